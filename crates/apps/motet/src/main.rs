@@ -1,0 +1,3 @@
+//! The `motet` command.
+
+fn main() {}

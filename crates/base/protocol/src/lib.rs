@@ -1,0 +1,1 @@
+//! Wire types of the OpenAI-compatible API and SSE framing.

@@ -1,0 +1,71 @@
+use crate::TokenId;
+
+/// One thing that happened to a reply, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The next token.
+    Token(TokenEvent),
+    /// The reply ended as asked; nothing follows.
+    Finished {
+        /// Why it ended.
+        reason: FinishReason,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// The reply can't be continued; nothing follows.
+    Failed(ReplyError),
+}
+
+/// A generated token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenEvent {
+    /// 0 for the first generated token; no gaps.
+    pub index: u32,
+    /// The token.
+    pub token: TokenId,
+    /// Present when the request asked for log-probabilities.
+    pub logprobs: Option<Box<Logprobs>>,
+}
+
+/// Natural logarithms of the model's own distribution, before temperature and truncation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logprobs {
+    /// The drawn token's.
+    pub chosen: f32,
+    /// The likeliest tokens, likeliest first.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FinishReason {
+    /// A stop token was drawn (it is the last token of the stream).
+    StopToken(TokenId),
+    /// `max_tokens`, or the end of the context.
+    Length,
+}
+
+/// What a reply cost, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt: u32,
+    /// Those of them found in the prefix cache.
+    pub cached: u32,
+    /// Generated tokens, a stop token included.
+    pub output: u32,
+}
+
+/// Why a reply can't go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyError {
+    /// The model produced NaN or infinity for this sequence.
+    #[error("the model produced a value that is not a number at output token {index}; the reply can't go on")]
+    NonFiniteLogits {
+        /// Index of the token that could not be drawn.
+        index: u32,
+    },
+    /// The backend stopped working.
+    #[error("the engine stopped: {0}")]
+    BackendDown(String),
+}

@@ -1,0 +1,58 @@
+use crate::TokenId;
+
+/// What a backend is asked to do: continue `prompt`.
+///
+/// Whoever builds one has checked every token id against the vocabulary; a backend checks again at
+/// [`Backend::submit`](crate::Backend::submit), before anything reaches a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The whole prompt, at least one token.
+    pub prompt: Vec<TokenId>,
+    /// Most tokens to generate, at least 1.
+    pub max_tokens: u32,
+    /// How each token is drawn.
+    pub sampling: SamplingParams,
+    /// Which tokens end the reply.
+    pub stop: StopTokens,
+    /// `Some(k)`: report each token's log-probability and those of the `k` likeliest.
+    pub logprobs: Option<u8>,
+}
+
+/// How a token is drawn from logits. Transforms apply in the order of the fields, then the token is
+/// drawn with the random number of (seed, token index).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SamplingParams {
+    /// 0 takes the likeliest token (ties: the lowest id) and ignores everything below.
+    pub temperature: f32,
+    /// Keep the `k` likeliest tokens; 0 keeps all.
+    pub top_k: u32,
+    /// Keep the smallest set of likeliest tokens with at least this probability together; 1 keeps all.
+    pub top_p: f32,
+    /// Keep tokens with at least this share of the likeliest one's probability; 0 keeps all.
+    pub min_p: f32,
+    /// Key of the counter-based random numbers.
+    pub seed: u64,
+}
+
+impl SamplingParams {
+    /// The likeliest token every time.
+    pub const GREEDY: Self = Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
+}
+
+impl Default for SamplingParams {
+    /// Samples from the model's own distribution, as the OpenAI API does when nothing is asked.
+    fn default() -> Self {
+        Self { temperature: 1.0, ..Self::GREEDY }
+    }
+}
+
+/// Which tokens end a reply. The ending token is counted as output but is not part of the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StopTokens {
+    /// Caller-supplied ids, besides the model's own end-of-turn tokens.
+    pub ids: Vec<TokenId>,
+    /// Go on past the model's own end-of-turn tokens.
+    pub ignore_eos: bool,
+    /// Draw no ending token before this many tokens are out.
+    pub min_tokens: u32,
+}

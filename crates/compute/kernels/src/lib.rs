@@ -1,0 +1,1 @@
+//! Quantised matmul, attention and norms: each SIMD kernel beside its scalar twin.

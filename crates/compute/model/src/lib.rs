@@ -1,0 +1,1 @@
+//! Weights on disk to logits: GGUF reader and the llama architecture.

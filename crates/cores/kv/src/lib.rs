@@ -1,0 +1,1 @@
+//! The KV block pool: which block belongs to whom.

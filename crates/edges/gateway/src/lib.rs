@@ -1,0 +1,1 @@
+//! The HTTP front door: OpenAI-compatible API, health, metrics and the web app.

@@ -1,0 +1,1 @@
+//! Finds and fetches models: local paths, the hub's HTTP API and its cache.

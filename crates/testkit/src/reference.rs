@@ -1,0 +1,47 @@
+use std::path::{Path, PathBuf};
+
+/// The file name the default model has in the model cache.
+const DEFAULT_MODEL_FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// A path below the reference folder beside the project (`../shared`, or `MOTET_SHARED`), when it is there.
+///
+/// ```ignore
+/// let Some(dir) = testkit::shared("reference/tokenizers") else { return };
+/// ```
+pub fn shared(relative: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("MOTET_SHARED").map_or_else(|| project_root().join("../shared"), PathBuf::from);
+    let path = root.join(relative);
+    if path.exists() {
+        return Some(path);
+    }
+    skip(&format!("reference data {relative} is not beside the project"));
+    None
+}
+
+/// The default model's GGUF file, from `MOTET_TEST_MODEL` or the user's model cache, when it is there.
+pub fn default_model() -> Option<PathBuf> {
+    let path = std::env::var_os("MOTET_TEST_MODEL")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| cache_root().join("motet/models").join(DEFAULT_MODEL_FILE));
+    if path.is_file() {
+        return Some(path);
+    }
+    skip("the default model is not in the cache (cargo xtask model fetches it)");
+    None
+}
+
+/// Says on stderr why a test does nothing.
+#[allow(clippy::print_stderr)]
+pub fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+fn cache_root() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home().join(".cache"), PathBuf::from)
+}
+
+fn project_root() -> &'static Path {
+    // crates/testkit → project
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
