@@ -1,0 +1,73 @@
+//! Transcendental functions with the same bits on every machine (contract 1).
+//!
+//! The C library's `expf` differs in the last bit between versions and instruction sets, and one
+//! bit in a logit can change a token. These are fixed sequences of IEEE additions, multiplications
+//! and divisions. They avoid fused multiply-add on purpose: without the FMA target feature it is a
+//! library call, and the compiler never fuses the separate operations by itself, so one source
+//! gives the same bits scalar and vectorised.
+
+/// Below this `exp` returns the value here, the smallest that stays a normal number.
+const EXP_MIN: f32 = -87.0;
+/// Above this `exp` would overflow; it returns the value here instead.
+const EXP_MAX: f32 = 88.0;
+/// 1.5 × 2²³: adding it rounds a small float to an integer, left in the low mantissa bits.
+const ROUND: f32 = 12_582_912.0;
+/// ln 2 in two parts; the first has few enough bits that `n * LN2_HI` is exact.
+const LN2_HI: f32 = 0.693_359_375;
+const LN2_LO: f32 = -2.121_944_4e-4;
+
+/// eˣ to about 1e-7 relative; clamped to e⁻⁸⁷ … e⁸⁸, NaN stays NaN.
+///
+/// Range reduction by ln 2 and the degree-6 minimax polynomial of Cephes' `expf`.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let x = x.clamp(EXP_MIN, EXP_MAX);
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * LN2_HI) - n * LN2_LO;
+    let mut p = 1.987_569_1e-4;
+    p = p * r + 1.398_199_9e-3;
+    p = p * r + 8.333_452e-3;
+    p = p * r + 4.166_579_6e-2;
+    p = p * r + 1.666_666_5e-1;
+    p = p * r + 5.000_000_3e-1;
+    let mantissa = (p * (r * r) + r) + 1.0;
+    // The low bits of `shifted` hold n: moved to the exponent field they scale by 2ⁿ.
+    let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));
+    mantissa * scale
+}
+
+/// The logistic-weighted unit x / (1 + e⁻ˣ), as llama's feed-forward uses it.
+#[inline(always)]
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn exp_at_known_points() {
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(f32::NEG_INFINITY), exp(EXP_MIN));
+        assert!(exp(f32::NAN).is_nan());
+        assert!(exp(1000.0).is_finite());
+    }
+
+    proptest! {
+        #[test]
+        fn exp_is_close_to_the_double_precision_value(x in -87.0f32..88.0) {
+            let exact = f64::from(x).exp();
+            let relative = (f64::from(exp(x)) - exact).abs() / exact;
+            prop_assert!(relative < 2.5e-7, "exp({x}) is off by {relative:e}");
+        }
+
+        #[test]
+        fn silu_is_close_to_the_double_precision_value(x in -30.0f32..30.0) {
+            let exact = f64::from(x) / (1.0 + (-f64::from(x)).exp());
+            prop_assert!((f64::from(silu(x)) - exact).abs() <= 3e-7 * exact.abs().max(1e-3));
+        }
+    }
+}

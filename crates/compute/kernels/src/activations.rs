@@ -1,0 +1,137 @@
+use crate::isa::on_isa;
+use crate::pool::{SendPtr, ThreadPool};
+use crate::{BLOCK, Isa};
+
+/// Input rows of a matmul: f32, and quantised to 8 bits in blocks of 32 where weights are quantised.
+///
+/// A block's scale is its largest magnitude ÷ 127, its quants are rounded to nearest, ties to even.
+#[derive(Default)]
+pub struct Activations {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) values: Vec<f32>,
+    pub(crate) quants: Vec<i8>,
+    /// One per block: the scale.
+    pub(crate) scales: Vec<f32>,
+    /// One per block: sum of the quants.
+    pub(crate) sums: Vec<i32>,
+    /// One per block: scale × sum, what a weight's minimum is multiplied with.
+    pub(crate) scaled_sums: Vec<f32>,
+}
+
+impl Activations {
+    /// Resizes for `rows × cols` and lends the f32 rows to be filled; then call [`quantize`](Self::quantize).
+    pub fn fill(&mut self, rows: usize, cols: usize) -> &mut [f32] {
+        (self.rows, self.cols) = (rows, cols);
+        self.values.resize(rows * cols, 0.0);
+        &mut self.values
+    }
+
+    /// Computes the 8-bit form of every whole block of every row.
+    pub fn quantize(&mut self, pool: &ThreadPool, isa: Isa) {
+        let blocks = self.cols / BLOCK;
+        if !self.cols.is_multiple_of(BLOCK) {
+            return; // float weights only
+        }
+        self.quants.resize(self.rows * self.cols, 0);
+        self.scales.resize(self.rows * blocks, 0.0);
+        self.sums.resize(self.rows * blocks, 0);
+        self.scaled_sums.resize(self.rows * blocks, 0.0);
+        let (values, quants) = (&self.values, SendPtr(self.quants.as_mut_ptr()));
+        let (scales, sums) = (SendPtr(self.scales.as_mut_ptr()), SendPtr(self.sums.as_mut_ptr()));
+        let scaled_sums = SendPtr(self.scaled_sums.as_mut_ptr());
+        let cols = self.cols;
+        pool.run(self.rows, &|row| {
+            // SAFETY: each task touches the ranges of its own row only, inside the lengths set above.
+            let target = unsafe {
+                QuantizedRow {
+                    quants: std::slice::from_raw_parts_mut(quants.get().add(row * cols), cols),
+                    scales: std::slice::from_raw_parts_mut(scales.get().add(row * blocks), blocks),
+                    sums: std::slice::from_raw_parts_mut(sums.get().add(row * blocks), blocks),
+                    scaled_sums: std::slice::from_raw_parts_mut(scaled_sums.get().add(row * blocks), blocks),
+                }
+            };
+            let source = &values[row * cols..][..cols];
+            on_isa(isa, || quantize_row(source, target));
+        });
+    }
+
+    pub(crate) fn quantized_row(&self, row: usize) -> (&[i8], &[f32], &[i32], &[f32]) {
+        let blocks = self.cols / BLOCK;
+        (
+            &self.quants[row * self.cols..][..self.cols],
+            &self.scales[row * blocks..][..blocks],
+            &self.sums[row * blocks..][..blocks],
+            &self.scaled_sums[row * blocks..][..blocks],
+        )
+    }
+}
+
+struct QuantizedRow<'a> {
+    quants: &'a mut [i8],
+    scales: &'a mut [f32],
+    sums: &'a mut [i32],
+    scaled_sums: &'a mut [f32],
+}
+
+/// Adding and subtracting 1.5 × 2²³ rounds to an integer, ties to even, in plain vector additions.
+const ROUND: f32 = 12_582_912.0;
+
+#[inline(always)]
+fn quantize_row(source: &[f32], target: QuantizedRow<'_>) {
+    let (blocks, _) = source.as_chunks::<BLOCK>();
+    let (quants, _) = target.quants.as_chunks_mut::<BLOCK>();
+    for (index, (block, quants)) in blocks.iter().zip(quants).enumerate() {
+        let largest = block.iter().fold(0f32, |m, v| if v.abs() > m { v.abs() } else { m });
+        let scale = largest / 127.0;
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        let mut sum = 0i32;
+        for (quant, value) in quants.iter_mut().zip(block) {
+            // The low mantissa bits of the shifted value are the rounded integer.
+            let bits = (value * inverse + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
+            let rounded = bits.clamp(-127, 127);
+            *quant = rounded as i8;
+            sum += rounded;
+        }
+        // A row with NaN or infinity must not pass for a finite one: its scale says so.
+        let is_finite = block.iter().fold(0f32, |a, v| a + v * 0.0) == 0.0;
+        let scale = if is_finite { scale } else { f32::NAN };
+        target.scales[index] = scale;
+        target.sums[index] = sum;
+        target.scaled_sums[index] = scale * sum as f32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn same_bits_on_every_isa(values in proptest::collection::vec(-1e3f32..1e3, 64)) {
+            let pool = ThreadPool::new(1);
+            let quantized = |isa| {
+                let mut x = Activations::default();
+                x.fill(1, 64).copy_from_slice(&values);
+                x.quantize(&pool, isa);
+                (x.quants, x.scales, x.sums, x.scaled_sums)
+            };
+            for isa in Isa::available() {
+                prop_assert_eq!(quantized(isa), quantized(Isa::Scalar));
+            }
+            let (quants, scales, ..) = quantized(Isa::Scalar);
+            for (i, value) in values.iter().enumerate() {
+                prop_assert!((f32::from(quants[i]) * scales[i / BLOCK] - value).abs() <= scales[i / BLOCK] * 0.501);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_visible() {
+        let mut x = Activations::default();
+        x.fill(1, 32)[7] = f32::INFINITY;
+        x.quantize(&ThreadPool::new(1), Isa::detect());
+        assert!(x.scales[0].is_nan());
+    }
+}

@@ -1,0 +1,47 @@
+/// An instruction set the kernels are written for. The bits are the same on all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// Plain Rust; the reference.
+    Scalar,
+    /// AVX2 with FMA and F16C (x86-64-v3).
+    Avx2,
+}
+
+impl Isa {
+    /// The fastest this machine runs.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+        {
+            return Self::Avx2;
+        }
+        Self::Scalar
+    }
+
+    /// All this machine runs, the scalar reference first.
+    pub fn available() -> Vec<Self> {
+        match Self::detect() {
+            Self::Scalar => vec![Self::Scalar],
+            best => vec![Self::Scalar, best],
+        }
+    }
+}
+
+/// Runs `body` as it is or compiled for a wider instruction set.
+///
+/// `body` calls `#[inline(always)]` code; inlined into the second copy, the compiler vectorises it.
+/// IEEE operations written out one by one give equal bits in both.
+#[inline(always)]
+pub(crate) fn on_isa<R>(isa: Isa, body: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn wide<R>(body: impl FnOnce() -> R) -> R {
+        body()
+    }
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Isa::Avx2` exists only after the CPU reported these features.
+        Isa::Avx2 => unsafe { wide(body) },
+        _ => body(),
+    }
+}
