@@ -9,7 +9,8 @@ const DEFAULT_MODEL_FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 /// let Some(dir) = testkit::shared("reference/tokenizers") else { return };
 /// ```
 pub fn shared(relative: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("MOTET_SHARED").map_or_else(|| project_root().join("../shared"), PathBuf::from);
+    let root =
+        std::env::var_os("MOTET_SHARED").map_or_else(|| project_root().join("../shared"), PathBuf::from);
     let path = root.join(relative);
     if path.exists() {
         return Some(path);
