@@ -13,7 +13,7 @@ const EXP_MAX: f32 = 88.0;
 /// 1.5 × 2²³: adding it rounds a small float to an integer, left in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts; the first has few enough bits that `n * LN2_HI` is exact.
-const LN2_HI: f32 = 0.693_359_375;
+const LN2_HI: f32 = 0.693_359_4;
 const LN2_LO: f32 = -2.121_944_4e-4;
 
 /// eˣ to about 1e-7 relative; clamped to e⁻⁸⁷ … e⁸⁸, NaN stays NaN.

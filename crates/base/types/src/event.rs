@@ -39,7 +39,8 @@ pub struct Logprobs {
 /// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinishReason {
-    /// A stop token was drawn (it is the last token of the stream).
+    /// This stop token was drawn. It counts as output but is not sent as a [`TokenEvent`]: it is no
+    /// part of the text.
     StopToken(TokenId),
     /// `max_tokens`, or the end of the context.
     Length,

@@ -46,7 +46,7 @@ impl Default for SamplingParams {
     }
 }
 
-/// Which tokens end a reply. The ending token is counted as output but is not part of the text.
+/// Which tokens end a reply. The ending token counts as output but is no part of the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopTokens {
     /// Caller-supplied ids, besides the model's own end-of-turn tokens.

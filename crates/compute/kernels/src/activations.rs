@@ -1,4 +1,4 @@
-use crate::isa::on_isa;
+use crate::isa::{Kernel, on_isa};
 use crate::pool::{SendPtr, ThreadPool};
 use crate::{BLOCK, Isa};
 
@@ -43,16 +43,16 @@ impl Activations {
         let cols = self.cols;
         pool.run(self.rows, &|row| {
             // SAFETY: each task touches the ranges of its own row only, inside the lengths set above.
-            let target = unsafe {
-                QuantizedRow {
+            let row = unsafe {
+                QuantizeRow {
+                    source: &values[row * cols..][..cols],
                     quants: std::slice::from_raw_parts_mut(quants.get().add(row * cols), cols),
                     scales: std::slice::from_raw_parts_mut(scales.get().add(row * blocks), blocks),
                     sums: std::slice::from_raw_parts_mut(sums.get().add(row * blocks), blocks),
                     scaled_sums: std::slice::from_raw_parts_mut(scaled_sums.get().add(row * blocks), blocks),
                 }
             };
-            let source = &values[row * cols..][..cols];
-            on_isa(isa, || quantize_row(source, target));
+            on_isa(isa, row);
         });
     }
 
@@ -67,7 +67,8 @@ impl Activations {
     }
 }
 
-struct QuantizedRow<'a> {
+struct QuantizeRow<'a> {
+    source: &'a [f32],
     quants: &'a mut [i8],
     scales: &'a mut [f32],
     sums: &'a mut [i32],
@@ -77,28 +78,30 @@ struct QuantizedRow<'a> {
 /// Adding and subtracting 1.5 × 2²³ rounds to an integer, ties to even, in plain vector additions.
 const ROUND: f32 = 12_582_912.0;
 
-#[inline(always)]
-fn quantize_row(source: &[f32], target: QuantizedRow<'_>) {
-    let (blocks, _) = source.as_chunks::<BLOCK>();
-    let (quants, _) = target.quants.as_chunks_mut::<BLOCK>();
-    for (index, (block, quants)) in blocks.iter().zip(quants).enumerate() {
-        let largest = block.iter().fold(0f32, |m, v| if v.abs() > m { v.abs() } else { m });
-        let scale = largest / 127.0;
-        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-        let mut sum = 0i32;
-        for (quant, value) in quants.iter_mut().zip(block) {
-            // The low mantissa bits of the shifted value are the rounded integer.
-            let bits = (value * inverse + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
-            let rounded = bits.clamp(-127, 127);
-            *quant = rounded as i8;
-            sum += rounded;
+impl Kernel for QuantizeRow<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let (blocks, _) = self.source.as_chunks::<BLOCK>();
+        let (quants, _) = self.quants.as_chunks_mut::<BLOCK>();
+        for (index, (block, quants)) in blocks.iter().zip(quants).enumerate() {
+            let largest = block.iter().fold(0f32, |m, v| if v.abs() > m { v.abs() } else { m });
+            let scale = largest / 127.0;
+            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+            let mut sum = 0i32;
+            for (quant, value) in quants.iter_mut().zip(block) {
+                // The low mantissa bits of the shifted value are the rounded integer.
+                let bits = (value * inverse + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
+                let rounded = bits.clamp(-127, 127);
+                *quant = rounded as i8;
+                sum += rounded;
+            }
+            // A row with NaN or infinity must not pass for a finite one: its scale says so.
+            let is_finite = block.iter().fold(true, |all, v| all & v.is_finite());
+            let scale = if is_finite { scale } else { f32::NAN };
+            self.scales[index] = scale;
+            self.sums[index] = sum;
+            self.scaled_sums[index] = scale * sum as f32;
         }
-        // A row with NaN or infinity must not pass for a finite one: its scale says so.
-        let is_finite = block.iter().fold(0f32, |a, v| a + v * 0.0) == 0.0;
-        let scale = if is_finite { scale } else { f32::NAN };
-        target.scales[index] = scale;
-        target.sums[index] = sum;
-        target.scaled_sums[index] = scale * sum as f32;
     }
 }
 

@@ -12,7 +12,7 @@
 use half::f16;
 use motet_math::exp;
 
-use crate::isa::on_isa;
+use crate::isa::{Kernel, on_isa};
 use crate::pool::SendPtr;
 use crate::{Isa, ThreadPool};
 
@@ -73,7 +73,9 @@ fn load_f16c(source: &[f16], out: &mut [f32]) {
     let (out, out_rest) = out.as_chunks_mut::<8>();
     for (source, out) in source.iter().zip(out) {
         // SAFETY: both hold eight values.
-        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(source.as_ptr().cast()))) };
+        unsafe {
+            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(source.as_ptr().cast())))
+        };
     }
     rest.iter().zip(out_rest).for_each(|(v, out)| *out = f16::to_f32_const(*v));
 }
@@ -112,7 +114,12 @@ pub struct Span<'a> {
 /// Writes the keys and values of a span's tokens into its blocks.
 ///
 /// `keys` and `values` are the step's rows of `kv_heads · head_dim`.
-pub fn write_kv<E: KvElement>(arena: &mut [E], shape: HeadShape, span: &Span<'_>, (keys, values): (&[f32], &[f32])) {
+pub fn write_kv<E: KvElement>(
+    arena: &mut [E],
+    shape: HeadShape,
+    span: &Span<'_>,
+    (keys, values): (&[f32], &[f32]),
+) {
     let (head_dim, width) = (shape.head_dim, shape.kv_heads * shape.head_dim);
     for i in 0..span.len {
         let (position, row) = (span.start + i, span.first_row + i);
@@ -153,21 +160,33 @@ impl<E: KvElement> Attention<'_, E> {
         for span in self.spans {
             for first in (0..span.len).step_by(QUERIES) {
                 let len = QUERIES.min(span.len - first);
-                let part = Span { first_row: span.first_row + first, len, start: span.start + first, ..*span };
+                let part =
+                    Span { first_row: span.first_row + first, len, start: span.start + first, ..*span };
                 tasks.extend((0..self.shape.kv_heads).map(|kv_head| (part, kv_head)));
             }
         }
         let out = SendPtr(out.as_mut_ptr());
         pool.run(tasks.len(), &|index| {
             let (span, kv_head) = tasks[index];
-            on_isa(isa, || self.attend(&span, kv_head, isa, &out));
+            on_isa(isa, Attend { layer: self, span, kv_head, isa, out: out.get() });
         });
     }
+}
 
-    /// The queries of one KV head's group, for up to [`QUERIES`] tokens.
+/// The queries of one KV head's group, for up to [`QUERIES`] tokens.
+struct Attend<'a, E> {
+    layer: &'a Attention<'a, E>,
+    span: Span<'a>,
+    kv_head: usize,
+    isa: Isa,
+    out: *mut f32,
+}
+
+impl<E: KvElement> Kernel for Attend<'_, E> {
     #[inline(always)]
-    fn attend(&self, span: &Span<'_>, kv_head: usize, isa: Isa, out: &SendPtr<f32>) {
-        let HeadShape { heads, kv_heads, head_dim } = self.shape;
+    fn run(self) {
+        let Self { layer, span, kv_head, isa, out } = self;
+        let HeadShape { heads, kv_heads, head_dim } = layer.shape;
         let (group, tile) = (heads / kv_heads, head_dim * BLOCK_TOKENS);
         let mut loaded = vec![0f32; 2 * tile];
         let mut states = vec![Softmax::START; span.len * group];
@@ -175,8 +194,8 @@ impl<E: KvElement> Attention<'_, E> {
         let last = span.start + span.len - 1;
         for (index, &block) in span.blocks.iter().enumerate().take(last / BLOCK_TOKENS + 1) {
             let first = index * BLOCK_TOKENS;
-            let at = block as usize * self.shape.block_elements() + kv_head * 2 * tile;
-            E::load(&self.arena[at..][..2 * tile], &mut loaded, isa);
+            let at = block as usize * layer.shape.block_elements() + kv_head * 2 * tile;
+            E::load(&layer.arena[at..][..2 * tile], &mut loaded, isa);
             let (keys, values) = loaded.split_at(tile);
             for i in 0..span.len {
                 // Tokens of this tile at or before the query's own position.
@@ -186,9 +205,9 @@ impl<E: KvElement> Attention<'_, E> {
                 }
                 for h in 0..group {
                     let head = (span.first_row + i) * heads + kv_head * group + h;
-                    let query = &self.queries[head * head_dim..][..head_dim];
+                    let query = &layer.queries[head * head_dim..][..head_dim];
                     let state = i * group + h;
-                    let scores = tile_scores(query, keys, self.scale);
+                    let scores = tile_scores(query, keys, layer.scale);
                     let sum = &mut sums[state * head_dim..][..head_dim];
                     states[state].absorb(&scores, visible, (values, sum));
                 }
@@ -199,7 +218,7 @@ impl<E: KvElement> Attention<'_, E> {
             let inverse = 1.0 / softmax.total;
             sum.iter_mut().for_each(|v| *v *= inverse);
             // SAFETY: `head` indexes a row of the output, whose size was asserted; only this task writes it.
-            unsafe { std::ptr::copy_nonoverlapping(sum.as_ptr(), out.get().add(head * head_dim), head_dim) };
+            unsafe { std::ptr::copy_nonoverlapping(sum.as_ptr(), out.add(head * head_dim), head_dim) };
         }
     }
 }
@@ -259,11 +278,18 @@ mod tests {
     const SHAPE: HeadShape = HeadShape { heads: 6, kv_heads: 2, head_dim: 32 };
 
     fn random(len: usize, seed: u32) -> Vec<f32> {
-        (0..len as u32).map(|i| ((i + 1).wrapping_mul(seed * 2 + 1).wrapping_mul(2_654_435_761) >> 8) as f32 / 8e6 - 1.0).collect()
+        (0..len as u32)
+            .map(|i| ((i + 1).wrapping_mul(seed * 2 + 1).wrapping_mul(2_654_435_761) >> 8) as f32 / 8e6 - 1.0)
+            .collect()
     }
 
     /// Attention over `len` tokens whose blocks are `blocks`, computed in chunks of `chunk`.
-    fn attend<E: KvElement>(len: usize, chunk: usize, blocks: &[u32], (threads, isa): (usize, Isa)) -> Vec<f32> {
+    fn attend<E: KvElement>(
+        len: usize,
+        chunk: usize,
+        blocks: &[u32],
+        (threads, isa): (usize, Isa),
+    ) -> Vec<f32> {
         let mut arena = vec![E::ZERO; 64 * SHAPE.block_elements()];
         let width = SHAPE.kv_heads * SHAPE.head_dim;
         let (keys, values) = (random(len * width, 1), random(len * width, 2));
@@ -275,7 +301,8 @@ mod tests {
             let rows = |all: &[f32], width: usize| all[start * width..][..span.len * width].to_vec();
             write_kv(&mut arena, SHAPE, &span, (&rows(&keys, width), &rows(&values, width)));
             let queries = rows(&queries, SHAPE.heads * SHAPE.head_dim);
-            let layer = Attention { arena: &arena, shape: SHAPE, scale: 0.2, queries: &queries, spans: &[span] };
+            let layer =
+                Attention { arena: &arena, shape: SHAPE, scale: 0.2, queries: &queries, spans: &[span] };
             let mut part = vec![f32::NAN; queries.len()];
             layer.run(&pool, isa, &mut part);
             out.extend(part);
@@ -294,12 +321,23 @@ mod tests {
                 let query = &queries[(position * heads + head) * head_dim..][..head_dim];
                 let at = |token: usize| (token * kv_heads + head / (heads / kv_heads)) * head_dim;
                 let scores: Vec<f64> = (0..=position)
-                    .map(|t| query.iter().zip(&keys[at(t)..]).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>() * 0.2)
+                    .map(|t| {
+                        query
+                            .iter()
+                            .zip(&keys[at(t)..])
+                            .map(|(q, k)| f64::from(*q) * f64::from(*k))
+                            .sum::<f64>()
+                            * 0.2
+                    })
                     .map(f64::exp)
                     .collect();
                 let total: f64 = scores.iter().sum();
                 out.extend((0..head_dim).map(|d| {
-                    scores.iter().enumerate().map(|(t, s)| s / total * f64::from(values[at(t) + d])).sum::<f64>()
+                    scores
+                        .iter()
+                        .enumerate()
+                        .map(|(t, s)| s / total * f64::from(values[at(t) + d]))
+                        .sum::<f64>()
                 }));
             }
         }

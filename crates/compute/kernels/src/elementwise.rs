@@ -3,22 +3,31 @@
 use motet_math::silu;
 
 use crate::Isa;
-use crate::isa::on_isa;
+use crate::isa::{Kernel, on_isa};
 
 /// Partial sums of a reduction: fixed, so that wider vectors add in the same order.
 const STRIPES: usize = 16;
 
 /// `out = x / √(mean(x²) + eps) · weight` for one row (RMSNorm, Zhang & Sennrich 2019).
-pub fn rms_norm(isa: Isa, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+pub fn rms_norm(isa: Isa, x: &[f32], (weight, eps): (&[f32], f32), out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len());
-    on_isa(isa, || rms_norm_row(x, weight, eps, out));
+    on_isa(isa, RmsNorm { x, weight, eps, out });
 }
 
-#[inline(always)]
-fn rms_norm_row(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    let inverse = 1.0 / (sum_of_squares(x) / x.len() as f32 + eps).sqrt();
-    for ((out, value), weight) in out.iter_mut().zip(x).zip(weight) {
-        *out = value * inverse * weight;
+struct RmsNorm<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for RmsNorm<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let inverse = 1.0 / (sum_of_squares(self.x) / self.x.len() as f32 + self.eps).sqrt();
+        for ((out, value), weight) in self.out.iter_mut().zip(self.x).zip(self.weight) {
+            *out = value * inverse * weight;
+        }
     }
 }
 
@@ -45,16 +54,24 @@ fn sum_of_squares(x: &[f32]) -> f32 {
     sums[0]
 }
 
-/// `gate = silu(gate) · up`.
-pub fn silu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    on_isa(isa, || silu_mul_all(gate, up));
+/// `out = silu(gate) · up`.
+pub fn silu_mul(isa: Isa, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    assert!(gate.len() == up.len() && gate.len() == out.len());
+    on_isa(isa, SiluMul { gate, up, out });
 }
 
-#[inline(always)]
-fn silu_mul_all(gate: &mut [f32], up: &[f32]) {
-    for (gate, up) in gate.iter_mut().zip(up) {
-        *gate = silu(*gate) * up;
+struct SiluMul<'a> {
+    gate: &'a [f32],
+    up: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for SiluMul<'_> {
+    #[inline(always)]
+    fn run(self) {
+        for ((out, gate), up) in self.out.iter_mut().zip(self.gate).zip(self.up) {
+            *out = silu(*gate) * up;
+        }
     }
 }
 
@@ -119,9 +136,9 @@ mod tests {
         fn same_bits_on_every_isa(x in proptest::collection::vec(-50f32..50.0, 1..100)) {
             let run = |isa| {
                 let mut normed = vec![0f32; x.len()];
-                rms_norm(isa, &x, &vec![0.7; x.len()], 1e-5, &mut normed);
-                let mut gate = x.clone();
-                silu_mul(isa, &mut gate, &normed);
+                rms_norm(isa, &x, (&vec![0.7; x.len()], 1e-5), &mut normed);
+                let mut gate = vec![0f32; x.len()];
+                silu_mul(isa, &x, &normed, &mut gate);
                 normed.iter().chain(&gate).map(|v| v.to_bits()).collect::<Vec<_>>()
             };
             for isa in Isa::available() {

@@ -11,7 +11,9 @@ impl Isa {
     /// The fastest this machine runs.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
         {
             return Self::Avx2;
         }
@@ -27,21 +29,27 @@ impl Isa {
     }
 }
 
-/// Runs `body` as it is or compiled for a wider instruction set.
+/// Code that is compiled once as it is and once for each wider instruction set.
 ///
-/// `body` calls `#[inline(always)]` code; inlined into the second copy, the compiler vectorises it.
-/// IEEE operations written out one by one give equal bits in both.
+/// `run` is marked `#[inline(always)]`, and so is what it calls: only what is inlined into the wide
+/// copy is vectorised with its features. IEEE operations written out one by one give equal bits in
+/// all copies.
+pub(crate) trait Kernel {
+    fn run(self);
+}
+
+/// Runs the copy of `kernel` for `isa`.
 #[inline(always)]
-pub(crate) fn on_isa<R>(isa: Isa, body: impl FnOnce() -> R) -> R {
+pub(crate) fn on_isa(isa: Isa, kernel: impl Kernel) {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn wide<R>(body: impl FnOnce() -> R) -> R {
-        body()
+    fn avx2(kernel: impl Kernel) {
+        kernel.run();
     }
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::Avx2` exists only after the CPU reported these features.
-        Isa::Avx2 => unsafe { wide(body) },
-        _ => body(),
+        Isa::Avx2 => unsafe { avx2(kernel) },
+        _ => kernel.run(),
     }
 }

@@ -27,7 +27,7 @@ pub use blocks::BlockFormat;
 pub use elementwise::{RopeTable, add_assign, rms_norm, rope, silu_mul};
 pub use isa::Isa;
 pub use matmul::{Product, matmul};
-pub use panels::{PackedMatrix, Precision};
+pub use panels::{PackedMatrix, Precision, Source};
 pub use pool::ThreadPool;
 
 /// Output rows of a weight matrix that are interleaved into one panel: the lanes of the widest vector.

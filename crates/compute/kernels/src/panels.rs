@@ -36,7 +36,12 @@ impl PackedMatrix {
     pub fn pack(pool: &ThreadPool, source: Source<'_>, precision: Precision) -> Self {
         let Source { format, raw, rows, cols } = source;
         assert_eq!(cols % format.block_len(), 0, "{cols} columns in blocks of {}", format.block_len());
-        assert_eq!(raw.len(), format.bytes(rows * cols), "bytes of a {rows} × {cols} {} matrix", format.name());
+        assert_eq!(
+            raw.len(),
+            format.bytes(rows * cols),
+            "bytes of a {rows} × {cols} {} matrix",
+            format.name()
+        );
         let packed_format = if precision == Precision::Exact { BlockFormat::F32 } else { format };
         let mut matrix = Self { rows, cols, format: packed_format, data: Lines::zeroed(0) };
         let panel_bytes = matrix.panel_bytes();
@@ -44,7 +49,8 @@ impl PackedMatrix {
         let target = SendPtr(matrix.data.as_mut_slice().as_mut_ptr());
         pool.run(rows.div_ceil(PANEL_ROWS), &|index| {
             // SAFETY: panels are disjoint ranges of `data`, each written by the one task that has its index.
-            let panel = unsafe { std::slice::from_raw_parts_mut(target.get().add(index * panel_bytes), panel_bytes) };
+            let panel =
+                unsafe { std::slice::from_raw_parts_mut(target.get().add(index * panel_bytes), panel_bytes) };
             let first = index * PANEL_ROWS;
             for lane in 0..PANEL_ROWS.min(rows - first) {
                 let bytes = format.bytes(cols);

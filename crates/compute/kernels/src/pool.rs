@@ -92,7 +92,8 @@ impl ThreadPool {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = (tasks / (self.threads() * PIECES_PER_THREAD)).max(1);
         // SAFETY: only the lifetime is erased; `finish` below waits until no worker holds the job.
-        let body = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body) };
+        let body =
+            unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body) };
         let job = Job { body, tasks, piece };
         self.shared.publish(job);
         let own = catch_unwind(AssertUnwindSafe(|| self.shared.take_part(job)));
@@ -103,6 +104,15 @@ impl ThreadPool {
         if self.shared.has_panicked.swap(false, Ordering::AcqRel) {
             resume_unwind(Box::new("a compute worker panicked") as Box<dyn Any + Send>);
         }
+    }
+
+    /// Calls `body(i, row)` once for every row of `width` elements.
+    pub fn for_rows<T: Send>(&self, rows: &mut [T], width: usize, body: &(dyn Fn(usize, &mut [T]) + Sync)) {
+        let (count, first) = (rows.len() / width, SendPtr(rows.as_mut_ptr()));
+        self.run(count, &|index| {
+            // SAFETY: rows are disjoint ranges inside `rows`, each lent to the one call that has its index.
+            body(index, unsafe { std::slice::from_raw_parts_mut(first.get().add(index * width), width) });
+        });
     }
 }
 

@@ -1,1 +1,37 @@
-//! Weights on disk to logits: GGUF reader and the llama architecture.
+//! Weights on disk to logits: the GGUF reader and the llama architecture on the CPU.
+//!
+//! [`CpuExecutor`] carries out the steps a scheduler plans. It copies every weight out of the file
+//! at load, so the file may change or vanish afterwards.
+
+mod config;
+mod cpu;
+pub mod gguf;
+mod layers;
+mod weights;
+
+pub use config::LlamaConfig;
+pub use cpu::{CpuExecutor, CpuOptions};
+pub use gguf::{Gguf, GgufError};
+pub use motet_kernels::{Isa, Precision};
+
+/// Why a model can't be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The file is not what a model needs.
+    #[error(transparent)]
+    File(#[from] GgufError),
+    /// The KV arena is too small to be of use.
+    #[error(
+        "{given} bytes of KV memory hold {tokens} tokens of this model ({per_token} bytes each); give it at least {least} bytes"
+    )]
+    KvTooSmall {
+        /// Bytes given.
+        given: usize,
+        /// Tokens that fit.
+        tokens: usize,
+        /// Bytes a token takes.
+        per_token: usize,
+        /// Bytes of the smallest useful arena.
+        least: usize,
+    },
+}

@@ -39,7 +39,8 @@ pub fn logprobs(logits: &[f32], chosen: TokenId, top: usize) -> Result<Logprobs,
     let total: f64 = logits.iter().map(|&logit| f64::from(motet_math::exp(logit - max))).sum();
     let log_total = libm::log(total);
     let log_probability = |logit: f32| (f64::from(logit - max) - log_total) as f32;
-    let ranked = likeliest(logits.iter().copied().enumerate().map(|(id, l)| (id as TokenId, l)).collect(), top);
+    let ranked =
+        likeliest(logits.iter().copied().enumerate().map(|(id, l)| (id as TokenId, l)).collect(), top);
     Ok(Logprobs {
         chosen: logits.get(chosen as usize).map_or(f32::MIN, |&logit| log_probability(logit)),
         top: ranked.into_iter().map(|(id, logit)| (id, log_probability(logit))).collect(),

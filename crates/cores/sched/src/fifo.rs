@@ -75,7 +75,13 @@ impl Running {
 impl Fifo {
     /// An empty schedule over an executor's arena.
     pub fn new(capacity: Capacity, limits: Limits) -> Self {
-        Self { capacity, limits, pool: Pool::new(capacity.kv_blocks), waiting: VecDeque::new(), running: Vec::new() }
+        Self {
+            capacity,
+            limits,
+            pool: Pool::new(capacity.kv_blocks),
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+        }
     }
 
     /// Puts a sequence at the end of the line. The caller has checked that it can ever fit.
@@ -178,7 +184,9 @@ impl Fifo {
 
     /// The last generated token is never computed, but a block more is simpler than a case less.
     fn blocks_for(&self, sequence: &SequenceSpec) -> u32 {
-        (sequence.prompt.len() as u32).saturating_add(sequence.max_tokens).div_ceil(self.capacity.block_tokens)
+        (sequence.prompt.len() as u32)
+            .saturating_add(sequence.max_tokens)
+            .div_ceil(self.capacity.block_tokens)
     }
 }
 
@@ -187,7 +195,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CAPACITY: Capacity = Capacity { kv_blocks: 12, block_tokens: 16, context_length: 192, vocab_size: 100 };
+    const CAPACITY: Capacity =
+        Capacity { kv_blocks: 12, block_tokens: 16, context_length: 192, vocab_size: 100 };
     const LIMITS: Limits = Limits { running: 3, waiting: 4, step_tokens: 20 };
 
     fn spec(id: u64, prompt: usize, max_tokens: u32) -> SequenceSpec {
@@ -210,7 +219,8 @@ mod tests {
         assert_eq!(step(&mut fifo), [SequenceId(1)]);
         fifo.submit(spec(2, 50, 10)).unwrap();
         let plan = fifo.plan();
-        let shape: Vec<_> = plan.chunks.iter().map(|c| (c.sequence.0, c.start, c.tokens.len(), c.wants_logits)).collect();
+        let shape: Vec<_> =
+            plan.chunks.iter().map(|c| (c.sequence.0, c.start, c.tokens.len(), c.wants_logits)).collect();
         assert_eq!(shape, [(1, 5, 1, true), (2, 0, 19, false)]);
     }
 

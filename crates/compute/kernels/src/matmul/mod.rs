@@ -27,7 +27,10 @@ pub fn matmul(pool: &ThreadPool, isa: Isa, x: &Activations, products: &mut [Prod
         let weights = product.weights;
         assert_eq!(weights.cols(), x.cols, "columns of weights and activations");
         assert_eq!(product.out.len(), x.rows * weights.rows(), "size of the output");
-        assert!(weights.format().is_float() || x.quants.len() >= x.rows * x.cols, "activations not quantised");
+        assert!(
+            weights.format().is_float() || x.quants.len() >= x.rows * x.cols,
+            "activations not quantised"
+        );
         tasks.push(PanelTask { weights, out: SendPtr(product.out.as_mut_ptr()), first: total });
         total += weights.panels();
     }

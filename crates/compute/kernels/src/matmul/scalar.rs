@@ -44,7 +44,8 @@ fn quantized_row(x: &Activations, row: usize, panel: &Panel<'_>, sums: &mut [f32
         for (lane, sum) in sums.iter_mut().enumerate() {
             let weights = read_block(format, block, lane);
             let inputs = &quants[index * crate::BLOCK..][..crate::BLOCK];
-            let dot: i32 = weights.quants.iter().zip(inputs).map(|(&w, &q)| i32::from(w) * i32::from(q)).sum();
+            let dot: i32 =
+                weights.quants.iter().zip(inputs).map(|(&w, &q)| i32::from(w) * i32::from(q)).sum();
             let dot = dot - format.offset() * x_sums[index];
             *sum = (dot as f32).mul_add(weights.scale.to_f32() * scales[index], *sum);
             if format.has_min() {

@@ -1,0 +1,156 @@
+use half::f16;
+use motet_kernels::attention::{BLOCK_TOKENS, Span};
+use motet_kernels::{Isa, Precision, ThreadPool};
+use motet_sched::{Capacity, Chunk, ExecuteError, Executor, StepOutput, StepPlan};
+use motet_types::TokenId;
+
+use crate::gguf::Gguf;
+use crate::layers::Llama;
+use crate::weights::Weights;
+use crate::{LlamaConfig, ModelError};
+
+/// How a model is run.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuOptions {
+    /// Threads that compute, at least 1.
+    pub threads: usize,
+    /// Bytes of the KV arena. Pages are taken from the system when first written.
+    pub kv_bytes: usize,
+    /// Exact (f32 activations and KV) or fast (8-bit activations, f16 KV).
+    pub precision: Precision,
+    /// The instruction set; [`Isa::detect`] as a rule.
+    pub isa: Isa,
+}
+
+/// A llama model and its KV arena on the CPU.
+pub struct CpuExecutor {
+    llama: Llama,
+    kv: Kv,
+    capacity: Capacity,
+}
+
+/// One arena per layer.
+enum Kv {
+    Exact(Vec<Vec<f32>>),
+    Fast(Vec<Vec<f16>>),
+}
+
+impl CpuExecutor {
+    /// Reads all weights of `gguf` and reserves the arena.
+    pub fn load(gguf: &Gguf, options: CpuOptions) -> Result<Self, ModelError> {
+        let config = LlamaConfig::read(gguf)?;
+        let blocks = kv_blocks(&config, options)?;
+        let positions = config.context_length.min(blocks * BLOCK_TOKENS);
+        let pool = ThreadPool::new(options.threads);
+        let weights = Weights::load(gguf, &config, options.precision, &pool)?;
+        let capacity = Capacity {
+            kv_blocks: blocks as u32,
+            block_tokens: BLOCK_TOKENS as u32,
+            context_length: config.context_length as u32,
+            vocab_size: weights.embedding.rows() as u32,
+        };
+        let elements = blocks * config.head_shape().block_elements();
+        let kv = match options.precision {
+            Precision::Exact => Kv::Exact((0..config.layers).map(|_| vec![0f32; elements]).collect()),
+            Precision::Fast => Kv::Fast((0..config.layers).map(|_| zeroed_f16(elements)).collect()),
+        };
+        Ok(Self { llama: Llama::new(config, weights, (pool, options.isa), positions), kv, capacity })
+    }
+
+    /// The model's sizes.
+    pub fn config(&self) -> &LlamaConfig {
+        &self.llama.config
+    }
+
+    /// Bytes one token takes in the arena.
+    pub fn kv_bytes_per_token(&self) -> usize {
+        let element = match self.kv {
+            Kv::Exact(_) => size_of::<f32>(),
+            Kv::Fast(_) => size_of::<f16>(),
+        };
+        self.llama.config.kv_elements_per_token() * element
+    }
+
+    /// Logits after the `wanted` tokens of one sequence: `wanted.len() × vocab_size`.
+    ///
+    /// Uses the arena from its first block on; no sequence may be in it.
+    pub fn score(&mut self, tokens: &[TokenId], wanted: &[usize]) -> Result<Vec<f32>, ExecuteError> {
+        let blocks = (0..tokens.len().div_ceil(BLOCK_TOKENS) as u32).collect();
+        let tokens = tokens.to_vec();
+        let chunk =
+            Chunk { sequence: motet_types::SequenceId(0), tokens, start: 0, blocks, wants_logits: false };
+        self.check(&chunk)?;
+        if let Some(row) = wanted.iter().find(|row| **row >= chunk.tokens.len()) {
+            return Err(ExecuteError(format!("row {row} of {}", chunk.tokens.len())));
+        }
+        Ok(self.run(std::slice::from_ref(&chunk), wanted))
+    }
+
+    /// What the kernels index with is checked here, once per chunk.
+    fn check(&self, chunk: &Chunk) -> Result<(), ExecuteError> {
+        let Capacity { kv_blocks, context_length, vocab_size, .. } = self.capacity;
+        let end = chunk.start as usize + chunk.tokens.len();
+        let problem = if chunk.tokens.is_empty() {
+            "no tokens".to_owned()
+        } else if end > context_length as usize || end > chunk.blocks.len() * BLOCK_TOKENS {
+            format!("{end} tokens in {} blocks and a context of {context_length}", chunk.blocks.len())
+        } else if let Some(block) = chunk.blocks.iter().find(|block| **block >= kv_blocks) {
+            format!("block {block} of {kv_blocks}")
+        } else if let Some(token) = chunk.tokens.iter().find(|token| **token >= vocab_size) {
+            format!("token {token} of {vocab_size}")
+        } else {
+            return Ok(());
+        };
+        Err(ExecuteError(format!("{}: {problem}", chunk.sequence)))
+    }
+
+    fn run(&mut self, chunks: &[Chunk], wanted: &[usize]) -> Vec<f32> {
+        let tokens: Vec<TokenId> = chunks.iter().flat_map(|chunk| &chunk.tokens).copied().collect();
+        let mut spans = Vec::with_capacity(chunks.len());
+        let mut first_row = 0;
+        for Chunk { tokens, start, blocks, .. } in chunks {
+            spans.push(Span { first_row, len: tokens.len(), start: *start as usize, blocks });
+            first_row += tokens.len();
+        }
+        match &mut self.kv {
+            Kv::Exact(arenas) => self.llama.forward(&tokens, &spans, arenas, wanted),
+            Kv::Fast(arenas) => self.llama.forward(&tokens, &spans, arenas, wanted),
+        }
+    }
+}
+
+impl Executor for CpuExecutor {
+    fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    fn execute(&mut self, step: &StepPlan) -> Result<StepOutput, ExecuteError> {
+        let mut wanted = Vec::new();
+        let mut end = 0;
+        for chunk in &step.chunks {
+            self.check(chunk)?;
+            end += chunk.tokens.len();
+            wanted.extend(chunk.wants_logits.then(|| end - 1));
+        }
+        Ok(StepOutput { logits: self.run(&step.chunks, &wanted) })
+    }
+}
+
+/// Blocks that fit the memory, but no more than block ids can name.
+fn kv_blocks(config: &LlamaConfig, options: CpuOptions) -> Result<usize, ModelError> {
+    let element = if options.precision == Precision::Exact { size_of::<f32>() } else { size_of::<f16>() };
+    let per_token = config.kv_elements_per_token() * element;
+    let blocks = (options.kv_bytes / (per_token * BLOCK_TOKENS)).min(u32::MAX as usize);
+    if blocks == 0 {
+        let least = per_token * BLOCK_TOKENS;
+        let tokens = options.kv_bytes / per_token;
+        return Err(ModelError::KvTooSmall { given: options.kv_bytes, tokens, per_token, least });
+    }
+    Ok(blocks)
+}
+
+/// Zero pages straight from the allocator: `vec![f16::ZERO; n]` would write, and so occupy, all of them.
+fn zeroed_f16(len: usize) -> Vec<f16> {
+    use half::vec::HalfBitsVecExt;
+    vec![0u16; len].reinterpret_into()
+}

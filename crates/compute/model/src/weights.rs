@@ -1,0 +1,190 @@
+//! Tensors of a file, checked for shape and type, packed for the kernels.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use motet_kernels::{BlockFormat, PackedMatrix, Precision, Source, ThreadPool};
+
+use crate::LlamaConfig;
+use crate::gguf::{Gguf, GgufError, Tensor, TensorType};
+
+/// The types the kernels compute with.
+const SUPPORTED: [TensorType; 8] = [
+    TensorType::F32,
+    TensorType::F16,
+    TensorType::BF16,
+    TensorType::Q4_0,
+    TensorType::Q4_1,
+    TensorType::Q5_0,
+    TensorType::Q5_1,
+    TensorType::Q8_0,
+];
+
+/// All weights of a llama model.
+pub(crate) struct Weights {
+    pub(crate) embedding: PackedMatrix,
+    pub(crate) layers: Vec<LayerWeights>,
+    pub(crate) output_norm: Vec<f32>,
+    /// `None`: the embedding is the output head too (tied).
+    pub(crate) output: Option<PackedMatrix>,
+    /// Divisors of the rotary frequencies, one per pair.
+    pub(crate) rope_divisors: Vec<f32>,
+}
+
+/// Weights of one transformer layer.
+pub(crate) struct LayerWeights {
+    pub(crate) attention_norm: Vec<f32>,
+    pub(crate) query: PackedMatrix,
+    pub(crate) key: PackedMatrix,
+    pub(crate) value: PackedMatrix,
+    pub(crate) attention_output: PackedMatrix,
+    pub(crate) feed_forward_norm: Vec<f32>,
+    pub(crate) gate: PackedMatrix,
+    pub(crate) up: PackedMatrix,
+    pub(crate) down: PackedMatrix,
+}
+
+impl Weights {
+    /// Copies every tensor out of the file. A tensor of the file that the architecture does not use
+    /// is an error: the model would answer as another one.
+    pub(crate) fn load(
+        gguf: &Gguf,
+        config: &LlamaConfig,
+        precision: Precision,
+        pool: &ThreadPool,
+    ) -> Result<Self, GgufError> {
+        gguf.check_unchanged()?;
+        let loader = Loader { gguf, precision, pool, used: RefCell::default() };
+        let width = config.embedding;
+        let embedding = loader.embedding(width)?;
+        let vocab = embedding.rows();
+        let layers = (0..config.layers).map(|i| loader.layer(config, i)).collect::<Result<_, _>>()?;
+        let weights = Self {
+            embedding,
+            layers,
+            output_norm: loader.vector("output_norm.weight", width)?,
+            output: match gguf.tensor("output.weight") {
+                Some(_) => Some(loader.matrix("output.weight", vocab, width)?),
+                None => None,
+            },
+            rope_divisors: loader.rope_divisors(config)?,
+        };
+        loader.check_all_used()?;
+        gguf.check_unchanged()?;
+        Ok(weights)
+    }
+
+    /// Rows of the output head.
+    pub(crate) fn head(&self) -> &PackedMatrix {
+        self.output.as_ref().unwrap_or(&self.embedding)
+    }
+}
+
+struct Loader<'a> {
+    gguf: &'a Gguf,
+    precision: Precision,
+    pool: &'a ThreadPool,
+    used: RefCell<HashSet<String>>,
+}
+
+impl<'a> Loader<'a> {
+    fn layer(&self, config: &LlamaConfig, index: usize) -> Result<LayerWeights, GgufError> {
+        let LlamaConfig { embedding: width, feed_forward, heads, kv_heads, head_dim, .. } = *config;
+        let matrix = |part: &str, rows, cols| self.matrix(&format!("blk.{index}.{part}.weight"), rows, cols);
+        let vector = |part: &str| self.vector(&format!("blk.{index}.{part}.weight"), width);
+        Ok(LayerWeights {
+            attention_norm: vector("attn_norm")?,
+            query: matrix("attn_q", heads * head_dim, width)?,
+            key: matrix("attn_k", kv_heads * head_dim, width)?,
+            value: matrix("attn_v", kv_heads * head_dim, width)?,
+            attention_output: matrix("attn_output", width, heads * head_dim)?,
+            feed_forward_norm: vector("ffn_norm")?,
+            gate: matrix("ffn_gate", feed_forward, width)?,
+            up: matrix("ffn_up", feed_forward, width)?,
+            down: matrix("ffn_down", width, feed_forward)?,
+        })
+    }
+
+    /// The vocabulary's size is the number of rows, which the tokenizer has to match.
+    fn embedding(&self, width: usize) -> Result<PackedMatrix, GgufError> {
+        let name = "token_embd.weight";
+        let tensor = self.gguf.require_tensor(name)?;
+        let vocab = tensor.shape.get(1).copied().unwrap_or(0);
+        if vocab > u32::MAX as usize {
+            return Err(tensor.invalid(format!("{vocab} rows are more than token ids can name")));
+        }
+        if let Some(tokens) = self.gguf.str_array("tokenizer.ggml.tokens")?
+            && tokens.len() > vocab
+        {
+            let problem = format!("{vocab} rows for the tokenizer's {} tokens", tokens.len());
+            return Err(tensor.invalid(problem));
+        }
+        self.matrix(name, vocab, width)
+    }
+
+    fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix, GgufError> {
+        let tensor = self.tensor(name, &[cols, rows])?;
+        let source = Source { format: format_of(&tensor)?, raw: tensor.data, rows, cols };
+        Ok(PackedMatrix::pack(self.pool, source, self.precision))
+    }
+
+    fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, GgufError> {
+        let tensor = self.tensor(name, &[len])?;
+        let mut values = vec![0f32; len];
+        format_of(&tensor)?.dequantize(tensor.data, &mut values);
+        Ok(values)
+    }
+
+    fn rope_divisors(&self, config: &LlamaConfig) -> Result<Vec<f32>, GgufError> {
+        let (name, pairs) = ("rope_freqs.weight", config.rope_dims / 2);
+        let mut divisors = vec![1.0; pairs];
+        if self.gguf.tensor(name).is_some() {
+            divisors = self.vector(name, pairs)?;
+            if let Some(bad) = divisors.iter().find(|d| !d.is_finite() || **d <= 0.0) {
+                return Err(self
+                    .gguf
+                    .require_tensor(name)?
+                    .invalid(format!("frequency factor {bad} is not above 0")));
+            }
+        }
+        divisors.iter_mut().for_each(|d| *d *= config.rope_divisor);
+        Ok(divisors)
+    }
+
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<'a>, GgufError> {
+        let tensor = self.gguf.require_tensor(name)?;
+        // Trailing dimensions of 1 are written by some converters.
+        let (given, rest) = tensor.shape.split_at(shape.len().min(tensor.shape.len()));
+        if given != shape || rest.iter().any(|&n| n != 1) {
+            return Err(
+                tensor.invalid(format!("shape {:?} where the model's sizes ask for {shape:?}", tensor.shape))
+            );
+        }
+        self.used.borrow_mut().insert(name.to_owned());
+        Ok(tensor)
+    }
+
+    fn check_all_used(&self) -> Result<(), GgufError> {
+        let used = self.used.borrow();
+        match self.gguf.tensors().find(|tensor| !used.contains(tensor.name())) {
+            Some(extra) => Err(self.gguf.require_tensor(extra.name())?.invalid(
+                "the llama architecture does not use this tensor; without it the model would answer as another one",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn format_of(tensor: &Tensor<'_>) -> Result<BlockFormat, GgufError> {
+    Ok(match tensor.ty {
+        TensorType::F32 => BlockFormat::F32,
+        TensorType::F16 => BlockFormat::F16,
+        TensorType::BF16 => BlockFormat::BF16,
+        TensorType::Q4_0 => BlockFormat::Q4_0,
+        TensorType::Q4_1 => BlockFormat::Q4_1,
+        TensorType::Q5_0 => BlockFormat::Q5_0,
+        TensorType::Q5_1 => BlockFormat::Q5_1,
+        TensorType::Q8_0 => BlockFormat::Q8_0,
+        _ => return Err(tensor.unsupported_type(&SUPPORTED)),
+    })
+}
