@@ -1,1 +1,39 @@
 //! The HTTP front door: OpenAI-compatible API, health, metrics and the web app.
+//!
+//! A request's way through:
+//!
+//! 1. `observe` gives it an id, counts and times it; a panic below becomes a JSON 500.
+//! 2. `body` reads it within size and time bounds.
+//! 3. `prepare` parses, renders and tokenizes on a blocking thread, a bounded number at once, and
+//!    checks everything that can be checked before a batch sees it.
+//! 4. `reply` submits one backend request per choice and turns their events into text.
+//! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
+//!    body.
+//!
+//! **Cancelling.** Whoever holds the [`Reply`](reply::Reply) holds the backend's event streams, and
+//! dropping them cancels. The holder is the response body of a stream, else the handler's future; the
+//! HTTP server drops either when the client leaves. Nothing spawned holds them.
+//!
+//! **Ready.** A [`Gateway`] answers at once, says `loading` until [`Gateway::set_ready`], and 503 to
+//! what it can't do yet.
+
+mod body;
+mod config;
+mod error;
+mod gateway;
+mod handlers;
+mod health;
+mod ids;
+mod metrics;
+mod observe;
+mod prepare;
+mod reply;
+mod router;
+mod serve;
+mod stream;
+mod web;
+mod wire;
+
+pub use config::{Clock, Entropy, GatewayConfig};
+pub use gateway::{Gateway, ServedModel};
+pub use serve::{SHUTDOWN_GRACE, serve};

@@ -1,0 +1,94 @@
+use serde_json::{Map, Value};
+
+use crate::error::RequestError;
+use crate::fields::Fields;
+use crate::generation::{Generation, token_ids};
+
+/// Most sequences (prompts × `n`) of one request: more would fill a waiting line alone.
+pub const MAX_SEQUENCES: usize = 128;
+
+/// Parameters only completions have.
+const OWN: &[&str] = &["prompt", "best_of"];
+
+/// The body of `POST /v1/completions`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompletionRequest {
+    /// What it shares with chat.
+    pub generation: Generation,
+    /// What to continue, at least one. Choice `p · n + i` is the `i`-th of prompt `p`.
+    pub prompts: Vec<Prompt>,
+}
+
+/// One text to continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// Text, to be tokenized with special tokens recognised.
+    Text(String),
+    /// Token ids, taken as they are; at least one.
+    Tokens {
+        /// How errors name this array: `prompt` or `prompt[3]`.
+        path: String,
+        /// Not yet checked against a vocabulary.
+        ids: Vec<u32>,
+    },
+}
+
+impl CompletionRequest {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Names the first parameter that is missing, wrong or unsupported.
+    pub fn from_body(body: &Map<String, Value>) -> Result<Self, RequestError> {
+        let fields = Fields::root(body);
+        let mut generation = Generation::read(&fields, OWN)?;
+        generation.logprobs = fields.integer("logprobs", 0..=5)?.map(|top| top as u8);
+        if fields.integer("best_of", 1..=i64::MAX)?.is_some_and(|best| best != i64::from(generation.n)) {
+            return Err(RequestError::unsupported(
+                "best_of",
+                "is not supported: leave it out or make it equal to n",
+            ));
+        }
+        let prompts = prompts(&fields)?;
+        if prompts.len() * generation.n as usize > MAX_SEQUENCES {
+            let rule = format!(
+                "asks for {} × {} sequences; at most {MAX_SEQUENCES} are allowed in one request",
+                prompts.len(),
+                generation.n
+            );
+            return Err(RequestError::bad_value("prompt", rule));
+        }
+        Ok(Self { generation, prompts })
+    }
+}
+
+fn prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, RequestError> {
+    let wanted = "a string, an array of strings, an array of token ids or an array of such arrays";
+    match fields.get("prompt") {
+        None => Err(RequestError::missing("prompt")),
+        Some(Value::String(text)) => Ok(vec![Prompt::Text(text.clone())]),
+        Some(Value::Array(list)) => match list.first() {
+            None => Err(RequestError::bad_value("prompt", "must not be empty")),
+            Some(Value::Number(_)) => Ok(vec![token_prompt(list, "prompt".into())?]),
+            Some(_) => {
+                list.iter().enumerate().map(|(i, item)| list_item(item, format!("prompt[{i}]"))).collect()
+            }
+        },
+        Some(other) => Err(RequestError::wrong_type("prompt", wanted, other)),
+    }
+}
+
+fn list_item(item: &Value, path: String) -> Result<Prompt, RequestError> {
+    match item {
+        Value::String(text) => Ok(Prompt::Text(text.clone())),
+        Value::Array(ids) => token_prompt(ids, path),
+        other => Err(RequestError::wrong_type(path, "a string or an array of token ids", other)),
+    }
+}
+
+fn token_prompt(list: &[Value], path: String) -> Result<Prompt, RequestError> {
+    if list.is_empty() {
+        return Err(RequestError::bad_value(path, "must hold at least one token id"));
+    }
+    let ids = token_ids(list, &path)?;
+    Ok(Prompt::Tokens { path, ids })
+}

@@ -1,0 +1,58 @@
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Where the wall clock is read.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// Where ids and the seeds of requests without one come from: 64 unpredictable bits per call.
+pub type Entropy = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Bounds and sources of a [`Gateway`](crate::Gateway).
+#[derive(Clone)]
+pub struct GatewayConfig {
+    /// Longest request body in bytes; longer ones get 413. 4 MiB holds some 800,000 words, more than
+    /// any context here.
+    pub max_body_bytes: usize,
+    /// How long a client may take to send its body; then 408.
+    pub body_timeout: Duration,
+    /// Silence after which a stream gets a comment line. Proxies cut connections that are silent for
+    /// 10 to 60 s.
+    pub keep_alive: Duration,
+    /// Requests that are parsed and tokenized at once. Half the processors by default, at least one:
+    /// the engine's threads need the others, and a long prompt keeps one busy for its whole length.
+    pub prepare_workers: usize,
+    /// Requests that wait for a worker; more get 503. Each holds a body, so with the default of 32
+    /// the line holds at most 128 MiB, and a reader's patience is longer than 32 prompts take.
+    pub prepare_waiting: usize,
+    /// A step that takes longer makes `/readyz` fail, so that traffic goes elsewhere.
+    pub stall_unready: Duration,
+    /// A step that takes longer makes `/healthz` fail, so that a supervisor restarts the process.
+    pub stall_dead: Duration,
+    /// The wall clock, for `created` and for templates that print the date.
+    pub clock: Clock,
+    /// Randomness for ids and seeds.
+    pub entropy: Entropy,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            max_body_bytes: 4 << 20,
+            body_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(5),
+            prepare_workers: (processors / 2).max(1),
+            prepare_waiting: 32,
+            stall_unready: Duration::from_secs(10),
+            stall_dead: Duration::from_secs(60),
+            clock: Arc::new(SystemTime::now),
+            entropy: Arc::new(random_bits),
+        }
+    }
+}
+
+/// The standard library keys each `RandomState` apart, from the operating system's randomness.
+fn random_bits() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,181 @@
+use std::time::Duration;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use motet_protocol::{ErrorBody, ErrorObject, RequestError};
+use motet_types::{ReplyError, SubmitError};
+
+/// How long a client is asked to wait for a model that is being loaded: a guess, as nobody knows.
+const LOADING_RETRY: Duration = Duration::from_secs(2);
+/// How long a client is asked to wait for a place among the requests being tokenized.
+const PREPARE_RETRY: Duration = Duration::from_secs(1);
+
+/// Everything that can go wrong between a client and a reply.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    /// The template refused the conversation, or there is none; its own words.
+    #[error("{0}")]
+    Template(String),
+    #[error(
+        "token id {id} in '{param}' is outside this model's vocabulary of {vocab_size} tokens (0 to {})",
+        vocab_size - 1
+    )]
+    UnknownToken { param: String, id: u32, vocab_size: u32 },
+    #[error("'{param}' gives no tokens to continue; send at least one")]
+    EmptyPrompt { param: &'static str },
+    #[error("{0}")]
+    ContextLength(#[from] ContextLength),
+    #[error("the model '{0}' does not exist; GET /v1/models lists those that do")]
+    UnknownModel(String),
+    #[error("there is no {0} here; see /v1/models, /v1/chat/completions and /v1/completions")]
+    UnknownRoute(String),
+    #[error("{0} is not allowed here; the Allow header lists what is")]
+    MethodNotAllowed(http::Method),
+    #[error("the request body is larger than the {0} bytes this server takes")]
+    TooLarge(usize),
+    #[error("the content type must be application/json, not '{0}'")]
+    ContentType(String),
+    #[error("the request body did not arrive within {0} s")]
+    BodyTimeout(u64),
+    #[error("the request body broke off")]
+    BrokenBody,
+    #[error("the model is loading; try again in a moment")]
+    Loading,
+    #[error("{waiting} requests wait to be read already; try again in a second")]
+    Busy { waiting: usize },
+    #[error("{waiting} requests are waiting already; try again in {seconds} s")]
+    QueueFull { waiting: u32, seconds: u32 },
+    #[error("the engine is not working: {0}")]
+    Down(String),
+    #[error("{0}")]
+    Reply(ReplyError),
+    #[error("the engine ended the reply without saying why; what was sent is incomplete")]
+    Truncated,
+    #[error("something went wrong inside the server; its log says what")]
+    Internal,
+}
+
+/// A prompt that doesn't fit, with the true numbers.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "This model's maximum context length is {limit} tokens. However, you requested {} tokens ({prompt} in '{param}'{}). \
+     Shorten '{param}' or ask for fewer tokens.",
+    u64::from(*prompt) + u64::from(max_tokens.unwrap_or(0)),
+    max_tokens.map_or_else(|| ", which leaves no room for a reply".to_owned(), |max| format!(", {max} for the completion"))
+)]
+pub(crate) struct ContextLength {
+    /// Most tokens of prompt and reply.
+    pub(crate) limit: u32,
+    /// Tokens of the prompt.
+    pub(crate) prompt: u32,
+    /// Tokens asked for, if the request said.
+    pub(crate) max_tokens: Option<u32>,
+    /// `messages` or `prompt`.
+    pub(crate) param: &'static str,
+}
+
+/// What clients are told of an error besides its message.
+struct Policy {
+    status: StatusCode,
+    kind: &'static str,
+    code: Option<&'static str>,
+    param: Option<String>,
+    retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    /// The one place that turns errors into status codes.
+    fn policy(&self) -> Policy {
+        use StatusCode as S;
+        match self {
+            Self::Request(error) => invalid(S::BAD_REQUEST, error.problem.code(), error.param.as_deref()),
+            Self::Template(_) => invalid(S::BAD_REQUEST, "chat_template_error", Some("messages")),
+            Self::UnknownToken { param, .. } => invalid(S::BAD_REQUEST, "invalid_value", Some(param)),
+            Self::EmptyPrompt { param } => invalid(S::BAD_REQUEST, "invalid_value", Some(param)),
+            Self::ContextLength(error) => {
+                invalid(S::BAD_REQUEST, "context_length_exceeded", Some(error.param))
+            }
+            Self::UnknownModel(_) => invalid(S::NOT_FOUND, "model_not_found", Some("model")),
+            Self::UnknownRoute(_) => invalid(S::NOT_FOUND, "unknown_url", None),
+            Self::MethodNotAllowed(_) => invalid(S::METHOD_NOT_ALLOWED, "method_not_allowed", None),
+            Self::TooLarge(_) => invalid(S::PAYLOAD_TOO_LARGE, "request_too_large", None),
+            Self::ContentType(_) => invalid(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_content_type", None),
+            Self::BodyTimeout(_) => invalid(S::REQUEST_TIMEOUT, "request_timeout", None),
+            Self::BrokenBody => invalid(S::BAD_REQUEST, "incomplete_body", None),
+            Self::Loading => server(S::SERVICE_UNAVAILABLE, "model_loading", Some(LOADING_RETRY)),
+            Self::Busy { .. } => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY)),
+            Self::QueueFull { seconds, .. } => {
+                let wait = Duration::from_secs(u64::from(*seconds).max(1));
+                server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(wait))
+            }
+            Self::Down(_) => server(S::SERVICE_UNAVAILABLE, "engine_down", None),
+            Self::Reply(ReplyError::BackendDown(_)) => server(S::SERVICE_UNAVAILABLE, "engine_down", None),
+            Self::Reply(ReplyError::NonFiniteLogits { .. }) => {
+                server(S::INTERNAL_SERVER_ERROR, "reply_failed", None)
+            }
+            Self::Truncated => server(S::INTERNAL_SERVER_ERROR, "reply_truncated", None),
+            Self::Internal => server(S::INTERNAL_SERVER_ERROR, "internal_error", None),
+        }
+    }
+
+    /// The error's body, for a response or for an event of a stream.
+    pub(crate) fn body(&self) -> ErrorBody {
+        let Policy { kind, code, param, .. } = self.policy();
+        let code = code.map(str::to_owned);
+        ErrorBody { error: ErrorObject { message: self.to_string(), kind: kind.to_owned(), param, code } }
+    }
+
+    /// A backend's refusal. `param` is where the prompt came from.
+    pub(crate) fn from_submit(error: SubmitError, param: &'static str) -> Self {
+        match error {
+            SubmitError::EmptyPrompt => Self::EmptyPrompt { param },
+            SubmitError::UnknownToken { token, vocab_size } => {
+                Self::UnknownToken { param: param.into(), id: token, vocab_size }
+            }
+            SubmitError::TooLong { prompt, max_tokens, limit } => {
+                ContextLength { limit, prompt, max_tokens: Some(max_tokens), param }.into()
+            }
+            SubmitError::QueueFull { waiting, retry_after_seconds } => {
+                Self::QueueFull { waiting, seconds: retry_after_seconds }
+            }
+            SubmitError::Down(why) => Self::Down(why),
+            // The parser refuses 0, so this is the gateway's own mistake.
+            SubmitError::NoOutput => Self::Internal,
+        }
+    }
+}
+
+fn invalid(status: StatusCode, code: &'static str, param: Option<&str>) -> Policy {
+    let param = param.map(str::to_owned);
+    Policy { status, kind: "invalid_request_error", code: Some(code), param, retry_after: None }
+}
+
+fn server(status: StatusCode, code: &'static str, retry_after: Option<Duration>) -> Policy {
+    Policy { status, kind: "server_error", code: Some(code), param: None, retry_after }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let Policy { status, retry_after, .. } = self.policy();
+        if status.is_server_error() {
+            tracing::warn!(status = status.as_u16(), error = %self, "request failed");
+        }
+        let mut response = (status, Json(self.body())).into_response();
+        if let Some(wait) = retry_after {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+            headers.insert("retry-after-ms", HeaderValue::from(wait.as_millis() as u64));
+        }
+        response
+    }
+}
+
+impl From<serde_json::Error> for ApiError {
+    fn from(error: serde_json::Error) -> Self {
+        tracing::error!(%error, "a reply could not be written as JSON");
+        Self::Internal
+    }
+}

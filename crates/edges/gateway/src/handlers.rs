@@ -1,0 +1,103 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use motet_protocol::Streaming;
+use tokio::time::Instant;
+
+use crate::error::ApiError;
+use crate::gateway::Gateway;
+use crate::prepare::{self, Job};
+use crate::reply::{Reply, note_down};
+use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
+use crate::{body, ids, stream};
+
+/// Names parameters of the request that this API does not know and ignored, so that a typo shows.
+const IGNORED_PARAMETERS: HeaderName = HeaderName::from_static("x-motet-ignored-parameters");
+/// Most names in that header.
+const MAX_IGNORED: usize = 16;
+
+/// `POST /v1/chat/completions`.
+pub(crate) async fn chat(
+    State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let accepted = Instant::now();
+    let served = gateway.served()?;
+    let bytes = body::read(&gateway.config, &headers, body).await?;
+    let now = gateway.unix_seconds();
+    let job = gateway.workers.run(move || prepare::chat(served, &bytes, now)).await?;
+    answer(gateway, job, accepted, "chatcmpl-", Chat).await
+}
+
+/// `POST /v1/completions`.
+pub(crate) async fn completions(
+    State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let accepted = Instant::now();
+    let served = gateway.served()?;
+    let bytes = body::read(&gateway.config, &headers, body).await?;
+    let job = gateway.workers.run(move || prepare::completion(served, &bytes)).await?;
+    answer(gateway, job, accepted, "cmpl-", TextCompletion).await
+}
+
+/// Submits a job and answers with events or with one body.
+async fn answer<S: Shape>(
+    gateway: Arc<Gateway>,
+    job: Job,
+    accepted: Instant,
+    prefix: &str,
+    shape: impl FnOnce(Envelope) -> S,
+) -> Result<Response, ApiError> {
+    let reply = Reply::start(&gateway, &job, accepted)?;
+    let generation = &job.generation;
+    let shape = shape(Envelope {
+        id: ids::fresh(prefix, &gateway.config.entropy),
+        created: gateway.unix_seconds(),
+        served: Arc::clone(&job.served),
+        has_logprobs: generation.logprobs.is_some(),
+        has_usage: generation.streaming == Streaming::WithUsage,
+    });
+    let mut response = if generation.streaming.is_on() {
+        stream::respond(gateway, reply, shape)
+    } else {
+        whole(&gateway, reply, &shape).await?
+    };
+    if let Some(names) = ignored(&generation.unknown) {
+        response.headers_mut().insert(IGNORED_PARAMETERS, names);
+    }
+    Ok(response)
+}
+
+/// Waits for the reply and sends it as one body.
+async fn whole(gateway: &Gateway, mut reply: Reply, shape: &impl Shape) -> Result<Response, ApiError> {
+    let choices = collect(&mut reply).await.inspect_err(|error| note_down(gateway, error))?;
+    let json = shape.whole(choices, reply.usage())?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+async fn collect(reply: &mut Reply) -> Result<Vec<Collected>, ApiError> {
+    let mut choices: Vec<_> = (0..reply.choices()).map(|_| (String::new(), Vec::new(), None)).collect();
+    while let Some((choice, update)) = reply.next().await? {
+        let (text, tokens, finish) = &mut choices[choice];
+        text.push_str(&update.text);
+        tokens.extend(update.tokens);
+        *finish = update.finish.or(*finish);
+    }
+    let ended = |(text, tokens, finish): (String, Vec<_>, Option<_>)| {
+        finish.map(|finish| Collected { text, tokens, finish }).ok_or(ApiError::Truncated)
+    };
+    choices.into_iter().map(ended).collect()
+}
+
+fn ignored(names: &[String]) -> Option<HeaderValue> {
+    let is_name =
+        |name: &&str| name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(is_name).take(MAX_IGNORED).collect();
+    if names.is_empty() { None } else { HeaderValue::from_str(&names.join(", ")).ok() }
+}

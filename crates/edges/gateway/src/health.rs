@@ -1,0 +1,123 @@
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State as Extract};
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use motet_protocol::{ModelList, ModelObject};
+use motet_types::Load;
+use serde::Serialize;
+
+use crate::error::ApiError;
+use crate::gateway::{Gateway, State};
+
+/// What `/healthz` and `/readyz` say.
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
+    version: &'static str,
+}
+
+/// How far the engine is.
+#[derive(Serialize)]
+struct Progress {
+    /// Seconds since the last step began while there is work; 0 when idle.
+    age_seconds: f64,
+    steps: u64,
+    running: u32,
+    waiting: u32,
+}
+
+/// Alive: 200 unless a restart would help, that is, unless the engine stopped or a step never ends.
+/// Reads counters only, so it answers in milliseconds whatever the engine does.
+pub(crate) async fn healthz(Extract(gateway): Extract<Arc<Gateway>>) -> Response {
+    let dead = gateway.config.stall_dead.as_secs_f64();
+    match gateway.state() {
+        State::Loading => respond(true, Health::new("loading", None)),
+        State::Failed(why) => respond(false, Health::new("failed", Some(why))),
+        State::Ready(served) => {
+            let load = served.model.backend.load();
+            let is_alive = load.stalled_seconds <= dead;
+            let state = if is_alive { "ready" } else { "stalled" };
+            let reason = (!is_alive).then(|| stall_reason(load));
+            respond(is_alive, Health::new(state, reason).with_model(&served.model.id, load))
+        }
+    }
+}
+
+/// Ready: 200 when requests can be answered now.
+pub(crate) async fn readyz(Extract(gateway): Extract<Arc<Gateway>>) -> Response {
+    let limit = gateway.config.stall_unready.as_secs_f64();
+    match gateway.state() {
+        State::Loading => respond(false, Health::new("loading", Some("the model is loading".into()))),
+        State::Failed(why) => respond(false, Health::new("failed", Some(why))),
+        State::Ready(served) => {
+            let load = served.model.backend.load();
+            let is_ready = load.stalled_seconds <= limit;
+            let state = if is_ready { "ready" } else { "stalled" };
+            let reason = (!is_ready).then(|| stall_reason(load));
+            respond(is_ready, Health::new(state, reason).with_model(&served.model.id, load))
+        }
+    }
+}
+
+fn stall_reason(load: Load) -> String {
+    format!(
+        "no step has begun for {:.0} s while {} sequences are running",
+        load.stalled_seconds, load.running
+    )
+}
+
+fn respond(is_well: bool, health: Health) -> Response {
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let health = Health { status: if is_well { "ok" } else { "unavailable" }, ..health };
+    (status, [(header::CACHE_CONTROL, "no-store")], Json(health)).into_response()
+}
+
+impl Health {
+    fn new(state: &'static str, reason: Option<String>) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        Self { status: "", state, reason, model: None, progress: None, version }
+    }
+
+    fn with_model(self, id: &str, load: Load) -> Self {
+        let Load { running, waiting, steps, stalled_seconds: age_seconds, .. } = load;
+        Self {
+            model: Some(id.to_owned()),
+            progress: Some(Progress { age_seconds, steps, running, waiting }),
+            ..self
+        }
+    }
+}
+
+/// The metrics in the Prometheus text format.
+pub(crate) async fn metrics(Extract(gateway): Extract<Arc<Gateway>>) -> Result<Response, ApiError> {
+    let text = gateway.metrics.render().map_err(|_| ApiError::Internal)?;
+    Ok(([(header::CONTENT_TYPE, prometheus_client::encoding::prometheus_text::CONTENT_TYPE)], text)
+        .into_response())
+}
+
+/// `GET /v1/models`: what can be used now, so nothing while it loads.
+pub(crate) async fn models(Extract(gateway): Extract<Arc<Gateway>>) -> Json<ModelList> {
+    let served = gateway.served().ok();
+    Json(ModelList::new(served.iter().map(|served| served.object()).collect()))
+}
+
+/// `GET /v1/models/{id}`, with or without its slashes encoded.
+pub(crate) async fn model(
+    Extract(gateway): Extract<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Json<ModelObject>, ApiError> {
+    let served = gateway.served()?;
+    if served.model.id != id {
+        return Err(ApiError::UnknownModel(id.chars().take(100).collect()));
+    }
+    Ok(Json(served.object()))
+}

@@ -1,0 +1,103 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, Method};
+use tokio::time::Instant;
+
+use crate::error::ApiError;
+use crate::gateway::Gateway;
+use crate::ids;
+use crate::metrics::Metrics;
+
+/// Names a request in responses and logs.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Milliseconds until the response began.
+const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+
+/// What a request that never got a response is counted as: the client closed it.
+const CLIENT_CLOSED: u16 = 499;
+
+/// Around every request: an id, a count by route and status, a log line, the time it took.
+pub(crate) async fn observe(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    let id = request_id(&gateway, &request);
+    let mut watch = Watch {
+        metrics: Arc::clone(&gateway.metrics),
+        route: request
+            .extensions()
+            .get::<MatchedPath>()
+            .map_or_else(|| "other".into(), |p| p.as_str().to_owned()),
+        method: known_method(request.method()),
+        id,
+        began: Instant::now(),
+        status: CLIENT_CLOSED,
+    };
+    let mut response = next.run(request).await;
+    watch.status = response.status().as_u16();
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&watch.id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers.insert(PROCESSING_MS, HeaderValue::from(watch.began.elapsed().as_millis() as u64));
+    headers.insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The client's id if it is safe to repeat, else a new one.
+fn request_id(gateway: &Gateway, request: &Request) -> String {
+    let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    match sent.and_then(ids::sane) {
+        Some(id) => id.to_owned(),
+        None => ids::fresh("req_", &gateway.config.entropy),
+    }
+}
+
+/// Methods become metric labels, so a client must not be able to invent them.
+fn known_method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        _ => "other",
+    }
+}
+
+/// Counts and logs a request when it has its response, or when it is dropped because the client left.
+struct Watch {
+    metrics: Arc<Metrics>,
+    route: String,
+    method: &'static str,
+    id: String,
+    began: Instant,
+    status: u16,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.metrics.count_request(&self.route, self.method, self.status);
+        let (route, method, id, status) = (&self.route, self.method, &self.id, self.status);
+        let ms = self.began.elapsed().as_millis() as u64;
+        tracing::debug!(%id, method, %route, status, ms, "request");
+    }
+}
+
+/// The response to a request whose handler panicked. The panic hook has written the message already.
+pub(crate) fn on_panic(_payload: Box<dyn Any + Send>) -> Response {
+    ApiError::Internal.into_response()
+}
+
+/// The answer to a method that a known path does not have; the router adds `Allow`.
+pub(crate) async fn method_not_allowed(method: Method) -> Response {
+    ApiError::MethodNotAllowed(method).into_response()
+}
+
+/// The answer to a path that is neither API nor page.
+pub(crate) fn not_found(path: &str) -> Response {
+    ApiError::UnknownRoute(path.chars().take(100).collect()).into_response()
+}

@@ -1,0 +1,186 @@
+//! From a request's bytes to token sequences that a backend will take.
+//!
+//! This is processor work of up to seconds for a long prompt, so it runs on blocking threads, a bounded
+//! number at once and a bounded number waiting ([`GatewayConfig`](crate::GatewayConfig) says why).
+
+use std::sync::Arc;
+
+use motet_protocol::{ChatRequest, CompletionRequest, Generation, Prompt, parse_body};
+use motet_text::{CivilTime, RenderInput};
+use motet_types::TokenId;
+use tokio::sync::Semaphore;
+
+use crate::error::{ApiError, ContextLength};
+use crate::gateway::Served;
+
+/// Admission to the blocking threads.
+pub(crate) struct Workers {
+    /// Permits for those that work or wait.
+    places: Arc<Semaphore>,
+    /// Permits for those that work.
+    working: Arc<Semaphore>,
+    waiting: usize,
+}
+
+impl Workers {
+    pub(crate) fn new(workers: usize, waiting: usize) -> Self {
+        let workers = workers.max(1);
+        let places = Arc::new(Semaphore::new(workers + waiting));
+        Self { places, working: Arc::new(Semaphore::new(workers)), waiting }
+    }
+
+    /// Runs `work` when it is its turn. The permits belong to the work, not to the caller: work whose
+    /// client left still occupies a thread until it ends.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let busy = |_| ApiError::Busy { waiting: self.waiting };
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(busy)?;
+        let turn = Arc::clone(&self.working).acquire_owned().await.map_err(|_| ApiError::Internal)?;
+        let task = tokio::task::spawn_blocking(move || {
+            let _held = (place, turn);
+            work()
+        });
+        // A join error is a panic inside `work`; the panic hook has reported it.
+        task.await.unwrap_or(Err(ApiError::Internal))
+    }
+}
+
+/// A request that is ready to be submitted.
+pub(crate) struct Job {
+    pub(crate) served: Arc<Served>,
+    pub(crate) generation: Generation,
+    /// Each at least one token.
+    pub(crate) prompts: Vec<Vec<TokenId>>,
+    /// What errors call the prompt: `messages` or `prompt`.
+    pub(crate) param: &'static str,
+}
+
+/// Reads a chat request. `now` is in Unix seconds.
+pub(crate) fn chat(served: Arc<Served>, body: &[u8], now: u64) -> Result<Job, ApiError> {
+    let request = ChatRequest::from_body(&parse_body(body)?)?;
+    check_model(&served, &request.generation)?;
+    let Some(template) = &served.model.template else {
+        return Err(ApiError::Template("this model has no chat template; use /v1/completions".into()));
+    };
+    let input = RenderInput {
+        messages: request.messages,
+        add_generation_prompt: request.add_generation_prompt,
+        now: CivilTime::from_unix(i64::try_from(now).unwrap_or(i64::MAX)),
+        extra: request.template_kwargs,
+        ..RenderInput::default()
+    };
+    let tokens = template.prompt(&served.model.tokenizer, &input);
+    let tokens = tokens.map_err(|error| ApiError::Template(error.to_string()))?;
+    Job { served, generation: request.generation, prompts: vec![tokens], param: "messages" }.checked()
+}
+
+/// Reads a completion request.
+pub(crate) fn completion(served: Arc<Served>, body: &[u8]) -> Result<Job, ApiError> {
+    let request = CompletionRequest::from_body(&parse_body(body)?)?;
+    check_model(&served, &request.generation)?;
+    let tokenize = |prompt| match prompt {
+        Prompt::Text(text) => Ok(served.model.tokenizer.encode_prompt(&text)),
+        Prompt::Tokens { path, ids } => check_ids(&served, &path, ids),
+    };
+    let prompts = request.prompts.into_iter().map(tokenize).collect::<Result<_, ApiError>>()?;
+    Job { served, generation: request.generation, prompts, param: "prompt" }.checked()
+}
+
+fn check_model(served: &Served, generation: &Generation) -> Result<(), ApiError> {
+    if generation.model == served.model.id {
+        return Ok(());
+    }
+    Err(ApiError::UnknownModel(generation.model.chars().take(100).collect()))
+}
+
+fn check_ids(served: &Served, path: &str, ids: Vec<TokenId>) -> Result<Vec<TokenId>, ApiError> {
+    let vocab_size = served.vocab_size();
+    match ids.iter().position(|&id| id >= vocab_size) {
+        None => Ok(ids),
+        Some(i) => Err(ApiError::UnknownToken { param: format!("{path}[{i}]"), id: ids[i], vocab_size }),
+    }
+}
+
+impl Served {
+    /// Ids below this have both a text and a row in the output head.
+    fn vocab_size(&self) -> u32 {
+        let named = u32::try_from(self.model.tokenizer.vocab_size()).unwrap_or(u32::MAX);
+        self.model.backend.model().vocab_size.min(named)
+    }
+}
+
+impl Job {
+    /// Checks what depends on the model: ids against the vocabulary, lengths against the context.
+    fn checked(mut self) -> Result<Self, ApiError> {
+        let ids = std::mem::take(&mut self.generation.stop_token_ids);
+        self.generation.stop_token_ids = check_ids(&self.served, "stop_token_ids", ids)?;
+        for prompt in &self.prompts {
+            self.room(prompt)?;
+        }
+        Ok(self)
+    }
+
+    /// Most tokens to generate after `prompt`: what was asked for, or what is left of the context.
+    pub(crate) fn room(&self, prompt: &[TokenId]) -> Result<u32, ApiError> {
+        if prompt.is_empty() {
+            return Err(ApiError::EmptyPrompt { param: self.param });
+        }
+        let limit = self.served.model.backend.model().context_length;
+        room(u32::try_from(prompt.len()).unwrap_or(u32::MAX), self.generation.max_tokens, limit)
+            .ok_or_else(|| self.too_long(prompt, limit))
+    }
+
+    pub(crate) fn too_long(&self, prompt: &[TokenId], limit: u32) -> ApiError {
+        let prompt = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
+        ContextLength { limit, prompt, max_tokens: self.generation.max_tokens, param: self.param }.into()
+    }
+}
+
+/// The rule: `prompt + max_tokens ≤ limit`, and at least one token fits.
+fn room(prompt: u32, max_tokens: Option<u32>, limit: u32) -> Option<u32> {
+    let left = limit.checked_sub(prompt).filter(|&left| left > 0)?;
+    match max_tokens {
+        None => Some(left),
+        Some(asked) => (asked <= left).then_some(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_in_the_context() {
+        let check = |prompt, max_tokens, want| assert_eq!(room(prompt, max_tokens, 4096), want, "{prompt}");
+        check(4000, None, Some(96));
+        check(4000, Some(96), Some(96));
+        check(4000, Some(97), None);
+        check(4095, None, Some(1));
+        check(4096, None, None);
+        check(9000, None, None);
+        check(1, Some(u32::MAX), None);
+        check(u32::MAX, Some(u32::MAX), None);
+    }
+
+    #[tokio::test]
+    async fn workers_are_bounded() {
+        let workers = Workers::new(1, 1);
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let first = workers.run(move || gate.recv().map_err(|_| ApiError::Internal));
+        let second = workers.run(|| Ok(()));
+        let third = async {
+            let full = workers.run(|| Ok(())).await;
+            release.send(()).unwrap();
+            full
+        };
+        let (first, second, third) = tokio::join!(biased; first, second, third);
+        assert!(first.is_ok() && second.is_ok());
+        assert!(matches!(third, Err(ApiError::Busy { waiting: 1 })));
+        assert!(workers.run(|| Ok(())).await.is_ok());
+        let panicked = workers.run(|| -> Result<(), ApiError> { panic!("for the test") }).await;
+        assert!(matches!(panicked, Err(ApiError::Internal)));
+        assert!(workers.run(|| Ok(())).await.is_ok());
+    }
+}

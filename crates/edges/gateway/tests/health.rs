@@ -1,0 +1,107 @@
+//! Health, readiness, metrics and the models list through a server's life.
+
+// Helpers of tests may fail as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use axum::Router;
+use motet_gateway::Gateway;
+use motet_types::{ReplyError, SubmitError};
+use serde_json::json;
+use support::client::{Reply, chat, get};
+use support::{Beat, Fake, MODEL, config, gateway, reply, say, served};
+
+/// Status and state of `/healthz` and `/readyz`.
+async fn health(router: &Router) -> [(u16, String); 2] {
+    let read = |got: Reply| (got.status.as_u16(), got.json()["state"].as_str().unwrap().to_owned());
+    [read(get(router, "/healthz").await), read(get(router, "/readyz").await)]
+}
+
+fn states(alive: u16, ready: u16, state: &str) -> [(u16, String); 2] {
+    [(alive, state.to_owned()), (ready, state.to_owned())]
+}
+
+#[tokio::test]
+async fn from_loading_to_ready() {
+    let gateway = Gateway::new(config());
+    let router = gateway.router();
+    assert_eq!(health(&router).await, states(200, 503, "loading"));
+    assert_eq!(get(&router, "/v1/models").await.json(), json!({"object": "list", "data": []}));
+    let got = chat(&router, json!({})).await;
+    assert_eq!(got.error(), (503, None, Some("model_loading".into())));
+    assert_eq!((got.header("retry-after"), got.header("retry-after-ms")), ("2", "2000"));
+    assert_eq!(get(&router, "/v1/models/lab/tiny").await.status, 503);
+    assert!(get(&router, "/metrics").await.text.contains("motet_ready 0"));
+
+    gateway.set_failed("no file model.gguf".into());
+    assert_eq!(health(&router).await, states(503, 503, "failed"));
+    let got = chat(&router, json!({})).await;
+    assert_eq!(got.error(), (503, None, Some("engine_down".into())));
+    assert!(got.text.contains("no file model.gguf"));
+
+    gateway.set_ready(served(Fake::new(|_| reply("ok"))));
+    assert_eq!(health(&router).await, states(200, 200, "ready"));
+    assert_eq!(chat(&router, json!({})).await.status, 200);
+    insta::assert_snapshot!(get(&router, "/v1/models").await.text);
+}
+
+#[tokio::test]
+async fn a_step_that_takes_long() {
+    let fake = Fake::new(|_| reply("ok"));
+    let router = gateway(&fake).router();
+    let check = async |seconds: f64, alive: (u16, &str), ready: (u16, &str)| {
+        *fake.stalled_seconds.lock().unwrap() = seconds;
+        let want = [(alive.0, alive.1.to_owned()), (ready.0, ready.1.to_owned())];
+        assert_eq!(health(&router).await, want, "{seconds}");
+    };
+    check(0.0, (200, "ready"), (200, "ready")).await;
+    check(9.0, (200, "ready"), (200, "ready")).await;
+    check(11.0, (200, "ready"), (503, "stalled")).await;
+    check(61.0, (503, "stalled"), (503, "stalled")).await;
+    check(0.5, (200, "ready"), (200, "ready")).await;
+}
+
+#[tokio::test]
+async fn a_backend_that_stops_is_noticed() {
+    let down = SubmitError::Down("gone".into());
+    let refusing = Fake::refusing(|_| vec![], move |_| Some(down.clone()));
+    let failing =
+        Fake::new(|_| [say("a"), vec![Beat::Fail(ReplyError::BackendDown("gone".into()))]].concat());
+    for (fake, stream) in [(&refusing, false), (&failing, false), (&failing, true)] {
+        let router = gateway(fake).router();
+        assert_eq!(health(&router).await, states(200, 200, "ready"));
+        chat(&router, json!({"stream": stream})).await;
+        assert_eq!(health(&router).await, states(503, 503, "failed"));
+    }
+}
+
+#[tokio::test]
+async fn metrics() {
+    let fake = Fake::new(|_| reply("ok"));
+    let router = gateway(&fake).router();
+    chat(&router, json!({})).await;
+    chat(&router, json!({"model": "x"})).await;
+    get(&router, "/made/up/path").await;
+    let got = get(&router, "/metrics").await;
+    assert_eq!(got.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        "motet_ready 1",
+        "motet_sequences_running 0",
+        "motet_sequences_waiting 0",
+        "motet_kv_blocks_used 0",
+        "motet_kv_blocks_capacity 64",
+        &format!("vllm:num_requests_running{{model_name=\"{MODEL}\"}} 0"),
+        &format!("vllm:num_requests_waiting{{model_name=\"{MODEL}\"}} 0"),
+        &format!("vllm:kv_cache_usage_perc{{model_name=\"{MODEL}\"}} 0"),
+        "motet_sequences_cancelled_total 0",
+        "motet_http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status=\"200\"} 1",
+        "motet_http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status=\"404\"} 1",
+        "motet_http_requests_total{route=\"other\",method=\"GET\",status=\"200\"} 1",
+        "motet_time_to_first_token_seconds_count 1",
+        "motet_inter_token_seconds_count 1",
+    ] {
+        let is_there = got.text.lines().any(|had| had.strip_suffix(".0").unwrap_or(had) == line);
+        assert!(is_there, "{line} is not in\n{}", got.text);
+    }
+}
