@@ -1,0 +1,4 @@
+// One file, so that its parts run in turn: some of them watch how many sequences the server runs.
+import "./chat.mjs";
+import "./completions.mjs";
+import "./errors.mjs";

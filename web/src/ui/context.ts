@@ -1,0 +1,11 @@
+import { createContext, useContext } from "react";
+import type { ChatSession } from "../chat/session";
+
+/** What parts of the page may ask for, without passing it through every component. */
+export const SessionContext = createContext<ChatSession | null>(null);
+
+export function useSession(): ChatSession {
+  const session = useContext(SessionContext);
+  if (session === null) throw new Error("no SessionContext above this component");
+  return session;
+}
