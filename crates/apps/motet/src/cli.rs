@@ -1,0 +1,304 @@
+//! What can be typed. Values that are also configuration keys stay text here: `config` checks them,
+//! so that a flag, a variable and a line of the file get the same checks and messages.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+const AFTER_HELP: &str = "\
+Examples:
+  motet chat                                   talk to the default model
+  motet serve                                  web page and API on http://127.0.0.1:8080
+  motet run \"Why is the sky blue?\"             one answer on standard output
+  git diff | motet run \"Summarise this change\" text from a pipe follows the prompt
+  motet model inspect tiny.gguf                what a model file holds
+
+Models (--model): a GGUF file, a folder with one, the name of a model in `motet model list`,
+or hf:owner/name[:file] to fetch from a hub. Without --model: SmolLM2-135M-Instruct.
+
+Every setting is also a line of ~/.config/motet/config.toml and a MOTET_… variable;
+`motet config check` shows them all and where each value comes from.
+
+Exit codes: 0 done, 1 failed while running, 2 a mistake in flags, configuration, model or port.";
+
+/// A self-hosted conversational AI: chat, an OpenAI-compatible API, one binary.
+#[derive(Debug, Parser)]
+#[command(name = "motet", version, after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
+#[command(arg_required_else_help = true, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+}
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+pub(crate) struct GlobalArgs {
+    /// Read this configuration file instead of ~/.config/motet/config.toml
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
+    pub(crate) config: Option<PathBuf>,
+    /// What to log on standard error: error, warn, info, debug, trace, or crate=level,…
+    #[arg(long, global = true, value_name = "FILTER", help_heading = "Settings")]
+    pub(crate) log: Option<String>,
+    /// How logs look: text or json
+    #[arg(long, global = true, value_name = "FORMAT", help_heading = "Settings")]
+    pub(crate) log_format: Option<String>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the web page and the OpenAI-compatible API
+    #[command(after_help = SERVE_HELP)]
+    Serve(ServeArgs),
+    /// Chat in the terminal
+    #[command(after_help = CHAT_HELP)]
+    Chat(ChatArgs),
+    /// Answer one prompt on standard output
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// List, fetch and inspect models
+    #[command(subcommand)]
+    Model(ModelCommand),
+    /// Explain the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell to complete for
+        shell: Shell,
+    },
+}
+
+const SERVE_HELP: &str = "\
+Examples:
+  motet serve
+  motet serve --port 9000 --model hf:owner/name:model.Q8_0.gguf
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{\"model\": \"SmolLM2-135M-Instruct\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
+
+The port opens at once; /healthz answers while the model loads, /readyz is 200 when it can answer.
+Ctrl-C or SIGTERM lets replies in flight end, a second one stops at once. A model that can't be
+loaded or a port that is in use: one line on standard error and exit code 2.";
+
+const CHAT_HELP: &str = "\
+In the chat: /help lists the commands. End a line with \\ to go on in the next, or put several
+lines between \"\"\" and \"\"\". Ctrl-C stops a reply; at an empty prompt it leaves, as Ctrl-D does.";
+
+const RUN_HELP: &str = "\
+Examples:
+  motet run \"Write a haiku about rain\"
+  motet run < question.txt
+  cat notes.txt | motet run \"Summarise:\" > summary.txt
+  motet run --raw --max-tokens 20 \"Once upon a time\"
+
+Only the answer goes to standard output. Exit codes: 0 done, 1 failed while running,
+2 a mistake in flags, configuration or model, 130 stopped by Ctrl-C.";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  motet completions bash > ~/.local/share/bash-completion/completions/motet
+  motet completions zsh > ~/.zfunc/_motet
+  motet completions fish > ~/.config/fish/completions/motet.fish";
+
+/// Which model and what it may use.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EngineArgs {
+    /// GGUF file, folder, name from `motet model list`, or hf:owner/name[:file]
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Threads that compute [default: one per processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Memory for conversations, such as 1GiB [default: a quarter of what is free, at most 2GiB]
+    #[arg(long, value_name = "SIZE")]
+    kv_memory: Option<String>,
+}
+
+/// How tokens are drawn.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingArgs {
+    /// 0 takes the likeliest token each time, higher is more varied [default: 0.2]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    temperature: Option<String>,
+    /// Choose from the likeliest tokens with this share of probability [default: 0.9]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    top_p: Option<String>,
+    /// Choose from this many likeliest tokens; 0 is all [default: 0]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    top_k: Option<String>,
+    /// Drop tokens less likely than this share of the likeliest one [default: 0]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    min_p: Option<String>,
+    /// The same seed, prompt and model give the same reply [default: random]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    seed: Option<String>,
+    /// Longest reply in tokens [default: 1024]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    max_tokens: Option<String>,
+    /// Instructions before the conversation [default: the model's own]
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+}
+
+/// Where to listen.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ListenArgs {
+    /// Address to listen on; loopback only, since there are no accounts yet [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<String>,
+    /// Port to listen on; 0 takes a free one [default: 8080]
+    #[arg(long, short, value_name = "PORT", allow_negative_numbers = true)]
+    port: Option<String>,
+}
+
+/// `motet serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    listen: ListenArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Serve without accounts; the default until they exist, and allowed on loopback only
+    #[arg(long)]
+    no_auth: bool,
+}
+
+/// `motet chat`.
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+/// `motet run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to ask; piped standard input follows it
+    pub(crate) prompt: Vec<String>,
+    /// Continue the text as it is, without the model's chat template
+    #[arg(long, conflicts_with = "system")]
+    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+/// `motet model …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Models that are on this machine
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch a model from a hub and print its path
+    #[command(after_help = PULL_HELP)]
+    Pull {
+        /// hf:owner/name[:file]
+        model: String,
+    },
+    /// What a model file holds, read from its header
+    Inspect {
+        /// GGUF file, folder, name from `motet model list`, or hf:owner/name[:file]
+        model: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const PULL_HELP: &str = "\
+Examples:
+  motet model pull hf:owner/name-GGUF
+  motet model pull hf:owner/name-GGUF:Q8_0
+
+An interrupted download resumes. The hub is the one of HF_ENDPOINT, with the token of HF_TOKEN;
+files go to the cache of HF_HOME that other hub programs share. With HF_HUB_OFFLINE=1 the cache
+alone is used.";
+
+/// `motet config …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the configuration and print each setting with its origin
+    Check(CheckArgs),
+}
+
+/// `motet config check`: the flags of all commands, to see what they do.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    listen: ListenArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+impl Cli {
+    /// Names of configuration keys and what their flags say.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
+        let global = [("log.filter", &self.global.log), ("log.format", &self.global.log_format)];
+        let mut all = global.to_vec();
+        match &self.command {
+            Command::Serve(args) => {
+                all.extend(args.listen.flags());
+                all.extend(args.engine.flags());
+            }
+            Command::Chat(args) => {
+                all.extend(args.engine.flags());
+                all.extend(args.sampling.flags());
+            }
+            Command::Run(args) => {
+                all.extend(args.engine.flags());
+                all.extend(args.sampling.flags());
+            }
+            Command::Config(ConfigCommand::Check(args)) => {
+                all.extend(args.listen.flags());
+                all.extend(args.engine.flags());
+                all.extend(args.sampling.flags());
+            }
+            Command::Model(_) | Command::Completions { .. } => {}
+        }
+        all.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect()
+    }
+}
+
+type Flag<'a> = (&'static str, &'a Option<String>);
+
+impl ListenArgs {
+    fn flags(&self) -> [Flag<'_>; 2] {
+        [("server.host", &self.host), ("server.port", &self.port)]
+    }
+}
+
+impl EngineArgs {
+    fn flags(&self) -> [Flag<'_>; 3] {
+        [("model", &self.model), ("engine.threads", &self.threads), ("engine.kv_memory", &self.kv_memory)]
+    }
+}
+
+impl SamplingArgs {
+    fn flags(&self) -> [Flag<'_>; 7] {
+        [
+            ("sampling.temperature", &self.temperature),
+            ("sampling.top_p", &self.top_p),
+            ("sampling.top_k", &self.top_k),
+            ("sampling.min_p", &self.min_p),
+            ("sampling.seed", &self.seed),
+            ("sampling.max_tokens", &self.max_tokens),
+            ("chat.system", &self.system),
+        ]
+    }
+}

@@ -1,0 +1,90 @@
+/// A key of the configuration file, which is also a variable and a flag.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// `table.key` in the file.
+    pub(crate) name: &'static str,
+    /// The flag that overrides it.
+    pub(crate) flag: &'static str,
+    /// What holds when nobody says anything.
+    pub(crate) default: &'static str,
+    /// What it is, for `motet config check`.
+    pub(crate) help: &'static str,
+}
+
+impl Key {
+    /// The variable that overrides it: `engine.kv_memory` is `MOTET_ENGINE_KV_MEMORY`.
+    pub(crate) fn variable(&self) -> String {
+        format!("MOTET_{}", self.name.replace('.', "_").to_uppercase())
+    }
+}
+
+const fn key(name: &'static str, flag: &'static str, default: &'static str, help: &'static str) -> Key {
+    Key { name, flag, default, help }
+}
+
+/// Every key there is.
+pub(crate) const KEYS: [Key; 14] = [
+    key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
+    key("server.host", "--host", "127.0.0.1", "address to listen on; loopback only until accounts exist"),
+    key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
+    key("engine.threads", "--threads", "auto", "threads that compute; auto: one per processor"),
+    key(
+        "engine.kv_memory",
+        "--kv-memory",
+        "auto",
+        "memory for conversations; auto: a quarter of what is free, at most 2GiB",
+    ),
+    key(
+        "sampling.temperature",
+        "--temperature",
+        "0.2",
+        "0 takes the likeliest token, 2 is wild; chat and run",
+    ),
+    key("sampling.top_p", "--top-p", "0.9", "share of probability to choose from; chat and run"),
+    key("sampling.top_k", "--top-k", "0", "number of tokens to choose from, 0 for all; chat and run"),
+    key("sampling.min_p", "--min-p", "0", "least probability relative to the likeliest token; chat and run"),
+    key("sampling.seed", "--seed", "random", "the same seed gives the same reply; chat and run"),
+    key("sampling.max_tokens", "--max-tokens", "1024", "longest reply in tokens; chat and run"),
+    key("chat.system", "--system", "", "instructions before the conversation; empty: the model's own"),
+    key(
+        "log.filter",
+        "--log",
+        "auto",
+        "what to log, such as debug or motet_engine=trace; auto: info for serve, else warn",
+    ),
+    key("log.format", "--log-format", "text", "text or json"),
+];
+
+/// Variables with the prefix that are not keys.
+const OTHER_VARIABLES: [&str; 3] = ["MOTET_CONFIG", "MOTET_SHARED", "MOTET_TEST_MODEL"];
+
+/// The key named `name`.
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The declared name most like `name`, when one is like it.
+pub(crate) fn similar_key(name: &str) -> Option<&'static str> {
+    most_similar(name, KEYS.iter().map(|key| (key.name.to_owned(), key.name)))
+}
+
+/// Whether a variable with the prefix is one of ours; if not, the one it may be meant to be.
+pub(crate) fn check_variable(name: &str) -> Result<(), Option<String>> {
+    if OTHER_VARIABLES.contains(&name) || KEYS.iter().any(|key| key.variable() == name) {
+        return Ok(());
+    }
+    Err(most_similar(name, KEYS.iter().map(|key| (key.variable(), key.variable()))))
+}
+
+fn most_similar<T>(name: &str, known: impl Iterator<Item = (String, T)>) -> Option<T> {
+    let last = |text: &str| text.rsplit('.').next().unwrap_or_default().to_owned();
+    known
+        .map(|(text, value)| {
+            // `port` alone, or under the wrong table, is as good a clue as a misspelt whole name.
+            let by_last = if last(&text) == last(name) { 0.95 } else { 0.0 };
+            (strsim::jaro_winkler(&text, name).max(by_last), value)
+        })
+        .filter(|(score, _)| *score > 0.85)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, value)| value)
+}

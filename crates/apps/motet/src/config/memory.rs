@@ -1,0 +1,56 @@
+//! How much memory is free, and the share of it that conversations get when nobody says.
+
+/// Assumed where the system can't be asked.
+const ASSUMED: u64 = 4 << 30;
+/// Share of the free memory.
+const SHARE: u64 = 4;
+const MOST: u64 = 2 << 30;
+const LEAST: u64 = 64 << 20;
+
+/// Bytes for the KV arena by default.
+pub(crate) fn default_kv_bytes() -> usize {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let host = read("/proc/meminfo").and_then(|text| available_of_meminfo(&text));
+    let group = |name: &str| read(&format!("/sys/fs/cgroup/{name}"));
+    let limit =
+        group("memory.max").zip(group("memory.current")).and_then(|(max, used)| free_of_group(&max, &used));
+    share(host.into_iter().chain(limit).min().unwrap_or(ASSUMED))
+}
+
+fn share(available: u64) -> usize {
+    (available / SHARE).clamp(LEAST, MOST) as usize
+}
+
+/// `MemAvailable` in bytes.
+fn available_of_meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// What a container may still take; `None` without a limit.
+fn free_of_group(max: &str, used: &str) -> Option<u64> {
+    Some(max.trim().parse::<u64>().ok()?.saturating_sub(used.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_system_says() {
+        let text = "MemTotal:       100 kB\nMemFree:  1 kB\nMemAvailable:   24576000 kB\n";
+        assert_eq!(available_of_meminfo(text), Some(24_576_000 * 1024));
+        assert_eq!(available_of_meminfo("MemTotal: 100 kB"), None);
+        assert_eq!(free_of_group("1000\n", "300\n"), Some(700));
+        assert_eq!(free_of_group("1000", "3000"), Some(0));
+        assert_eq!(free_of_group("max\n", "300\n"), None);
+    }
+
+    #[test]
+    fn takes_a_quarter_within_bounds() {
+        assert_eq!(share(4 << 30), 1 << 30);
+        assert_eq!(share(64 << 30), 2 << 30);
+        assert_eq!(share(1 << 20), 64 << 20);
+    }
+}

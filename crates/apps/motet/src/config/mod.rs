@@ -1,0 +1,24 @@
+//! What the user wrote, and what it means.
+//!
+//! [`RawConfig`] is text with its origin: the TOML file, `MOTET_…` variables and flags, the later
+//! overriding the earlier. [`Config`] is checked and typed, with defaults filled in, and still knows
+//! where each value came from. Every key is declared once, in [`KEYS`].
+
+mod keys;
+mod memory;
+mod raw;
+mod resolved;
+mod values;
+
+pub(crate) use keys::KEYS;
+pub(crate) use raw::{RawConfig, Sources};
+pub(crate) use resolved::{Config, EngineSettings, SamplingSettings};
+pub(crate) use values::human_bytes;
+
+/// What is wrong with a configuration, in one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ConfigError(pub(crate) String);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! The `motet` binary, from outside.
+
+// Helpers of tests may fail as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+
+mod config;
+mod help;
+mod mistakes;
+mod models;
+mod replies;
+#[cfg(unix)]
+mod serve;
+mod support;
