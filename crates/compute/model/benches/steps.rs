@@ -34,9 +34,11 @@ fn main() {
     println!("{:<16}{:>20}{:>20}{:>22}{:>22}", "", "prefill 512", "decode 1", "decode 8", "decode 32");
     let mut reference = None;
     for case in cases {
-        let options = CpuOptions { threads: case.threads, kv_bytes: 1 << 30, precision: case.precision, isa: case.isa };
+        let options =
+            CpuOptions { threads: case.threads, kv_bytes: 1 << 30, precision: case.precision, isa: case.isa };
         let Ok(mut model) = CpuExecutor::load(&gguf, options) else { return };
-        let figures = [prefill(&mut model), decode(&mut model, 1), decode(&mut model, 8), decode(&mut model, 32)];
+        let figures =
+            [prefill(&mut model), decode(&mut model, 1), decode(&mut model, 8), decode(&mut model, 32)];
         let base = *reference.get_or_insert(figures);
         let cell = |i: usize| format!("{:.0} ({:.1}×)", figures[i], figures[i] / base[i]);
         println!("{:<16}{:>20}{:>20}{:>22}{:>22}", case.name, cell(0), cell(1), cell(2), cell(3));
@@ -75,7 +77,13 @@ fn best(tokens: usize, mut body: impl FnMut()) -> f64 {
 fn chunk(sequence: u64, start: usize, len: usize) -> Chunk {
     let tokens = (start..start + len).map(|i| 1000 + (i as u32 * 37 + sequence as u32) % 40_000).collect();
     let blocks = (0..(start + len).div_ceil(16) as u32).map(|b| sequence as u32 * 40 + b).collect();
-    Chunk { sequence: SequenceId(sequence), tokens, start: start as u32, blocks, wants_logits: start + len >= 128 }
+    Chunk {
+        sequence: SequenceId(sequence),
+        tokens,
+        start: start as u32,
+        blocks,
+        wants_logits: start + len >= 128,
+    }
 }
 
 fn run(model: &mut CpuExecutor, chunks: Vec<Chunk>) {
