@@ -1,4 +1,5 @@
 //! Block formats against blocks dequantised by two independent implementations.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use motet_kernels::BlockFormat;
 use serde_json::Value;

@@ -39,10 +39,12 @@ impl CpuExecutor {
     /// Reads all weights of `gguf` and reserves the arena.
     pub fn load(gguf: &Gguf, options: CpuOptions) -> Result<Self, ModelError> {
         let config = LlamaConfig::read(gguf)?;
-        let blocks = kv_blocks(&config, options)?;
-        let positions = config.context_length.min(blocks * BLOCK_TOKENS);
         let pool = ThreadPool::new(options.threads);
+        // Before the arena, so that a damaged file is told as such and not as a want of memory.
         let weights = Weights::load(gguf, &config, options.precision, &pool)?;
+        let blocks = kv_blocks(&config, options)?;
+        // Bounds the rotary table: a position's angles take less than its keys and values.
+        let positions = config.context_length.min(blocks * BLOCK_TOKENS);
         let capacity = Capacity {
             kv_blocks: blocks as u32,
             block_tokens: BLOCK_TOKENS as u32,

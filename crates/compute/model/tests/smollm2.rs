@@ -1,6 +1,7 @@
 //! The default model against logits, continuations and perplexity computed by transformers.
 //!
 //! Tolerances are those of the reference folder's README.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, Precision};
 use serde_json::Value;
