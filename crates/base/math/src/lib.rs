@@ -6,24 +6,25 @@
 //! library call, and the compiler never fuses the separate operations by itself, so one source
 //! gives the same bits scalar and vectorised.
 
-/// Below this `exp` returns the value here, the smallest that stays a normal number.
+/// Below this `exp` returns the value here: a little above the smallest normal number.
 const EXP_MIN: f32 = -87.0;
 /// Above this `exp` would overflow; it returns the value here instead.
 const EXP_MAX: f32 = 88.0;
-/// 1.5 × 2²³: adding it rounds a small float to an integer, left in the low mantissa bits.
-const ROUND: f32 = 12_582_912.0;
+/// 1.5 × 2²³: adding it rounds a float below 2²² to an integer, ties to even, which is then in the low
+/// mantissa bits.
+pub const ROUND_TO_INT: f32 = 12_582_912.0;
 /// ln 2 in two parts; the first has few enough bits that `n * LN2_HI` is exact.
 const LN2_HI: f32 = 0.693_359_4;
 const LN2_LO: f32 = -2.121_944_4e-4;
 
-/// eˣ to about 1e-7 relative; clamped to e⁻⁸⁷ … e⁸⁸, NaN stays NaN.
+/// eˣ to 2.5e-7 relative; clamped to e⁻⁸⁷ … e⁸⁸, NaN stays NaN.
 ///
 /// Range reduction by ln 2 and the degree-6 minimax polynomial of Cephes' `expf`.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let x = x.clamp(EXP_MIN, EXP_MAX);
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND_TO_INT;
+    let n = shifted - ROUND_TO_INT;
     let r = (x - n * LN2_HI) - n * LN2_LO;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_199_9e-3;

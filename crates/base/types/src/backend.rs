@@ -72,6 +72,16 @@ pub enum SubmitError {
     /// `max_tokens` is 0.
     #[error("max_tokens must be at least 1")]
     NoOutput,
+    /// A sampling parameter outside its range.
+    #[error("{field} is {value}; it must be {allowed}")]
+    BadSampling {
+        /// The parameter.
+        field: &'static str,
+        /// Its value, as text.
+        value: String,
+        /// The range, in words.
+        allowed: &'static str,
+    },
     /// A token id outside the vocabulary.
     #[error("token id {token} is outside the vocabulary of {vocab_size}")]
     UnknownToken {

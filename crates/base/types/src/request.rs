@@ -35,6 +35,21 @@ pub struct SamplingParams {
 }
 
 impl SamplingParams {
+    /// Largest temperature: beyond it a distribution is flat for every purpose.
+    pub const MAX_TEMPERATURE: f32 = 100.0;
+
+    /// The first parameter that is outside its range: its name, its value and the range in words.
+    pub fn invalid(&self) -> Option<(&'static str, f32, &'static str)> {
+        let is_in = |value: f32, range: std::ops::RangeInclusive<f32>| range.contains(&value);
+        if !is_in(self.temperature, 0.0..=Self::MAX_TEMPERATURE) {
+            return Some(("temperature", self.temperature, "from 0 to 100"));
+        }
+        if !is_in(self.top_p, f32::MIN_POSITIVE..=1.0) {
+            return Some(("top_p", self.top_p, "above 0 and at most 1"));
+        }
+        (!is_in(self.min_p, 0.0..=1.0)).then_some(("min_p", self.min_p, "from 0 to 1"))
+    }
+
     /// The likeliest token every time.
     pub const GREEDY: Self = Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
 }

@@ -22,6 +22,49 @@ pub struct EngineConfig {
     pub limits: Limits,
 }
 
+/// Why an engine can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A limit under which nothing could run.
+    #[error("{field} is {value}; the engine needs at least {least}")]
+    Limit {
+        /// The limit.
+        field: &'static str,
+        /// Its value.
+        value: usize,
+        /// The least that works.
+        least: usize,
+    },
+    /// An end-of-reply token the model can't produce.
+    #[error("end-of-reply token {token} is outside the vocabulary of {vocab_size}")]
+    UnknownToken {
+        /// The token.
+        token: TokenId,
+        /// Ids are below this.
+        vocab_size: u32,
+    },
+    /// The system gave no thread.
+    #[error("the engine's thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl EngineConfig {
+    fn check(&self, executor_vocab: u32) -> Result<(), StartError> {
+        let Limits { running, waiting, step_tokens } = self.limits;
+        // Every running sequence may decode, and one token more lets a prompt go on.
+        let least =
+            [("running", running, 1), ("waiting", waiting, 1), ("step_tokens", step_tokens, running + 1)];
+        if let Some(&(field, value, least)) = least.iter().find(|(_, value, least)| value < least) {
+            return Err(StartError::Limit { field, value, least });
+        }
+        let vocab_size = self.vocab_size.min(executor_vocab);
+        match self.eos_tokens.iter().find(|token| **token >= vocab_size) {
+            Some(&token) => Err(StartError::UnknownToken { token, vocab_size }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The in-process backend: an executor and the thread that drives it.
 pub struct Engine {
     info: ModelInfo,
@@ -32,8 +75,11 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the loop on a thread of its own. The engine stops when the last handle is dropped.
-    pub fn start(executor: Box<dyn Executor>, config: EngineConfig) -> std::io::Result<Arc<Self>> {
+    ///
+    /// Fails where the configuration would leave the loop nothing it can run, or the system gives no thread.
+    pub fn start(executor: Box<dyn Executor>, config: EngineConfig) -> Result<Arc<Self>, StartError> {
         let capacity = executor.capacity();
+        config.check(capacity.vocab_size)?;
         let info = ModelInfo {
             id: config.id,
             context_length: capacity.sequence_tokens(),
@@ -54,6 +100,9 @@ impl Engine {
         }
         if request.max_tokens == 0 {
             return Err(SubmitError::NoOutput);
+        }
+        if let Some((field, value, allowed)) = request.sampling.invalid() {
+            return Err(SubmitError::BadSampling { field, value: value.to_string(), allowed });
         }
         let ids = request.prompt.iter().chain(&request.stop.ids);
         if let Some(&token) = ids.clone().find(|token| **token >= vocab_size) {

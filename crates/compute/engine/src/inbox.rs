@@ -32,7 +32,7 @@ struct State {
     load: Load,
     step_began: Option<Instant>,
     is_closed: bool,
-    /// Why the loop ended, when it did not end by `close`.
+    /// Why the loop ended.
     down: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Inbox {
             state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_closed {
-            return None; // what has arrived is handed back by `fail`
+            return None; // `fail` ends what has arrived
         }
         let arrived = std::mem::take(&mut state.submissions);
         state.waiting += arrived.len();
@@ -81,12 +81,17 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Refuses everything from now on and hands back what had not been taken.
-    pub(crate) fn fail(&self, why: &str) -> Vec<Submission> {
+    /// Refuses everything from now on and drops what had not been taken, which ends those replies too.
+    /// The counters stay as they were last published; nothing runs or waits any more.
+    pub(crate) fn fail(&self, why: &str, failed_replies: u64) {
         let mut state = self.lock();
         state.down = Some(why.to_owned());
         state.step_began = None;
-        std::mem::take(&mut state.submissions)
+        state.waiting = 0;
+        let failed = state.load.failed + failed_replies + state.submissions.len() as u64;
+        state.load = Load { running: 0, waiting: 0, kv_blocks_used: 0, failed, ..state.load };
+        state.submissions.iter_mut().for_each(|submission| submission.reply.fail_down(why));
+        state.submissions.clear();
     }
 
     pub(crate) fn step_begins(&self, now: Instant) {

@@ -9,5 +9,5 @@ mod inbox;
 mod reply;
 mod step_loop;
 
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Engine, EngineConfig, StartError};
 pub use motet_sched::Limits;

@@ -2,7 +2,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use motet_sample::{NonFinite, logprobs, sample};
+use motet_sample::{FORBIDDEN, NonFinite, logprobs, sample};
 use motet_types::{
     Event, EventStream, FinishReason, Logprobs, ReplyError, Request, SamplingParams, StopTokens, TokenEvent,
     TokenId, Usage,
@@ -18,6 +18,8 @@ pub(crate) struct Reply {
     prompt: u32,
     output: u32,
     events: mpsc::Sender<Event>,
+    /// The last event is out; nothing may follow it.
+    is_over: bool,
 }
 
 /// What a reply does after a token.
@@ -60,6 +62,7 @@ pub(crate) fn channel(request: &Request) -> (Reply, EventStream) {
         prompt: request.prompt.len() as u32,
         output: 0,
         events,
+        is_over: false,
     };
     (reply, Box::pin(Events(receiver)))
 }
@@ -80,15 +83,15 @@ impl Reply {
         match self.draw(logits, eos_tokens) {
             Ok(drawn) => self.publish(drawn, eos_tokens),
             Err(NonFinite) => {
-                self.fail(ReplyError::NonFiniteLogits { index: self.output });
+                self.end(Event::Failed(ReplyError::NonFiniteLogits { index: self.output }));
                 Next::Failed
             }
         }
     }
 
-    /// Ends the reply with an error.
-    pub(crate) fn fail(&self, error: ReplyError) {
-        self.send(Event::Failed(error));
+    /// Ends the reply because the engine stops.
+    pub(crate) fn fail_down(&mut self, why: &str) {
+        self.end(Event::Failed(ReplyError::BackendDown(why.to_owned())));
     }
 
     fn draw(&self, logits: &mut [f32], eos_tokens: &[TokenId]) -> Result<Drawn, NonFinite> {
@@ -96,9 +99,9 @@ impl Reply {
         let raw = self.logprobs.map(|_| logits.to_vec());
         if self.output < self.stop.min_tokens {
             for id in self.stop.ids.iter().chain(eos_tokens) {
-                let logit = &mut logits[*id as usize];
-                // A vanishing weight instead of infinity, which would pass for a broken model's.
-                *logit = if logit.is_finite() { f32::MIN } else { f32::NAN };
+                if let Some(logit) = logits.get_mut(*id as usize).filter(|logit| logit.is_finite()) {
+                    *logit = FORBIDDEN;
+                }
             }
         }
         let token = sample(logits, &self.sampling, self.output)?;
@@ -122,10 +125,16 @@ impl Reply {
         Next::Append(token)
     }
 
-    fn finish(&self, reason: FinishReason) -> Next {
+    fn finish(&mut self, reason: FinishReason) -> Next {
         let usage = Usage { prompt: self.prompt, cached: 0, output: self.output };
-        self.send(Event::Finished { reason, usage });
+        self.end(Event::Finished { reason, usage });
         Next::Finished
+    }
+
+    fn end(&mut self, event: Event) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.send(event);
+        }
     }
 
     /// A reader that has left is noticed at the next step; the channel can't be full.
@@ -135,5 +144,12 @@ impl Reply {
             !matches!(sent, Err(mpsc::error::TrySendError::Full(_))),
             "a reply outgrew its channel"
         );
+    }
+}
+
+impl Drop for Reply {
+    /// However the loop lets go of a reply, its reader hears of the end exactly once.
+    fn drop(&mut self) {
+        self.fail_down("it lost the reply");
     }
 }

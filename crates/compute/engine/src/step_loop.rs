@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use motet_sched::{ExecuteError, Executor, Fifo, Limits, StepOutput, StepPlan};
-use motet_types::{Load, ModelInfo, ReplyError, SequenceId};
+use motet_types::{Load, ModelInfo, SequenceId};
 
 use crate::inbox::Inbox;
 use crate::reply::{Next, Reply};
@@ -49,30 +49,35 @@ impl StepLoop {
     /// refuses new ones: loud, never a silent hang.
     pub(crate) fn run(&mut self) {
         let end = catch_unwind(AssertUnwindSafe(|| self.steps()));
-        let why = match end {
+        let why = match &end {
             Ok(Ok(())) => "it was shut down".to_owned(),
             Ok(Err(error)) => format!("a step failed: {error}"),
-            Err(panic) => format!("the step loop panicked: {}", message(&*panic)),
+            Err(panic) => format!("the step loop panicked: {}", message(&**panic)),
         };
-        tracing::info!(reason = why, "the engine stopped");
-        let never_taken = self.inbox.fail(&why).into_iter().map(|submission| submission.reply);
-        for reply in self.replies.drain().map(|(_, reply)| reply).chain(never_taken) {
-            reply.fail(ReplyError::BackendDown(why.clone()));
+        match end {
+            Ok(Ok(())) => tracing::info!("the engine was shut down"),
+            _ => tracing::error!(reason = why, "the engine stopped"),
         }
+        self.inbox.fail(&why, self.replies.len() as u64);
+        self.replies.drain().for_each(|(_, mut reply)| reply.fail_down(&why));
     }
 
     fn steps(&mut self) -> Result<(), ExecuteError> {
         while let Some(arrived) = self.inbox.take(self.replies.is_empty()) {
             for submission in arrived {
                 self.replies.insert(submission.sequence.id, submission.reply);
-                // The inbox keeps the line within the schedule's bound.
-                let queued = self.schedule.submit(submission.sequence);
-                debug_assert!(queued.is_ok());
+                // The inbox keeps the line within the schedule's bound, and has refused what never fits.
+                self.schedule
+                    .submit(submission.sequence)
+                    .map_err(|full| ExecuteError(format!("{full:?}")))?;
             }
             self.drop_abandoned();
             let plan = self.schedule.plan();
             if !plan.chunks.is_empty() {
                 self.step(&plan)?;
+            } else if !self.replies.is_empty() {
+                // Turning in circles would look like work; an error is heard.
+                return Err(ExecuteError(format!("none of {} sequences can run", self.replies.len())));
             }
             debug_assert_eq!(self.schedule.check(), Ok(()));
             self.publish();
@@ -89,22 +94,33 @@ impl StepLoop {
             let prompt = self.replies.get(&chunk.sequence).map_or(0, Reply::prompt_tokens);
             let end = chunk.start + chunk.tokens.len() as u32;
             self.load.prompt_tokens += u64::from(prompt.min(end) - prompt.min(chunk.start));
-            self.load.output_tokens += u64::from(chunk.wants_logits);
         }
-        self.sample(plan, output);
+        self.sample(plan, output)?;
         self.load.steps += 1;
         self.load.step_seconds += began.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn sample(&mut self, plan: &StepPlan, mut output: StepOutput) {
+    fn sample(&mut self, plan: &StepPlan, mut output: StepOutput) -> Result<(), ExecuteError> {
         let vocab_size = self.info.vocab_size as usize;
+        let wanted = plan.chunks.iter().filter(|chunk| chunk.wants_logits).count();
+        if output.logits.len() != wanted * self.row_len {
+            return Err(ExecuteError(format!(
+                "{} logits for {wanted} rows of {}",
+                output.logits.len(),
+                self.row_len
+            )));
+        }
         let rows = output.logits.chunks_exact_mut(self.row_len);
         for (chunk, row) in plan.chunks.iter().filter(|chunk| chunk.wants_logits).zip(rows) {
             let Some(reply) = self.replies.get_mut(&chunk.sequence) else { continue };
             match reply.advance(&mut row[..vocab_size], &self.info.eos_tokens) {
-                Next::Append(token) => self.schedule.append(chunk.sequence, token),
+                Next::Append(token) => {
+                    self.load.output_tokens += 1;
+                    self.schedule.append(chunk.sequence, token);
+                }
                 Next::Finished => {
+                    self.load.output_tokens += 1;
                     self.load.finished += 1;
                     self.remove(chunk.sequence);
                 }
@@ -114,6 +130,7 @@ impl StepLoop {
                 }
             }
         }
+        Ok(())
     }
 
     fn drop_abandoned(&mut self) {

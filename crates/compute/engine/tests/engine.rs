@@ -23,15 +23,25 @@ struct HashModel {
 /// Lets a test hold the loop before a step and count steps.
 #[derive(Default)]
 struct Gate {
-    is_closed: Mutex<bool>,
-    opened: Condvar,
+    /// Steps that may begin; `None`: any number.
+    allowed: Mutex<Option<u64>>,
+    changed: Condvar,
     steps: AtomicU64,
 }
 
 impl Gate {
-    fn set_closed(&self, closed: bool) {
-        *self.is_closed.lock().unwrap() = closed;
-        self.opened.notify_all();
+    fn allow(&self, steps: Option<u64>) {
+        *self.allowed.lock().unwrap() = steps;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut allowed = self.allowed.lock().unwrap();
+        while *allowed == Some(0) {
+            allowed = self.changed.wait(allowed).unwrap();
+        }
+        *allowed = allowed.map(|steps| steps - 1);
+        self.steps.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -51,11 +61,7 @@ impl Executor for HashModel {
     }
 
     fn execute(&mut self, step: &StepPlan) -> Result<StepOutput, ExecuteError> {
-        let mut closed = self.gate.is_closed.lock().unwrap();
-        while *closed {
-            closed = self.gate.opened.wait(closed).unwrap();
-        }
-        self.gate.steps.fetch_add(1, Ordering::Relaxed);
+        self.gate.pass();
         let mut logits = Vec::new();
         for chunk in &step.chunks {
             for (i, token) in chunk.tokens.iter().enumerate() {
@@ -141,7 +147,7 @@ fn a_reply_has_every_index_once_and_ends_with_its_usage() {
 
 #[test]
 fn the_same_tokens_alone_and_in_company() {
-    let (engine, _) = engine(Limits { step_tokens: 7, ..Limits::default() }, 400);
+    let (engine, _) = engine(Limits { running: 6, step_tokens: 7, ..Limits::default() }, 400);
     let requests: Vec<_> = (0..16u32).map(|i| request(&vec![i + 1; 1 + 5 * i as usize], 20 + i)).collect();
     let alone: Vec<_> = requests.iter().map(|r| events(&engine, r.clone())).collect();
     let streams: Vec<_> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
@@ -185,16 +191,15 @@ fn logprobs_come_with_every_token() {
 #[test]
 fn a_reader_that_leaves_is_gone_at_the_next_step() {
     let (engine, gate) = engine(Limits { running: 1, ..Limits::default() }, 64);
+    gate.allow(Some(2));
     let mut running = engine.submit(request(&[1], 100)).unwrap();
     block_on(running.next());
     let waiting = engine.submit(request(&[2], 100)).unwrap();
-    gate.set_closed(true);
     drop((running, waiting));
-    let before = gate.steps.load(Ordering::Relaxed);
-    gate.set_closed(false);
+    gate.allow(None);
     settle(&engine);
-    // The step that was under way may end; none follows it.
-    assert!(gate.steps.load(Ordering::Relaxed) <= before + 1);
+    // The step that was under way ends; none follows it.
+    assert!(gate.steps.load(Ordering::Relaxed) <= 3);
     assert_eq!((engine.load().cancelled, engine.load().finished), (2, 0));
 }
 
@@ -214,6 +219,16 @@ fn bad_requests_are_refused_before_the_batch() {
     );
     // The arena of 4 blocks is smaller than the context.
     check(request(&[1; 60], 5), SubmitError::TooLong { prompt: 60, max_tokens: 5, limit: 64 });
+    let bad = |sampling: SamplingParams| Request { sampling, ..request(&[1], 5) };
+    for (sampling, field, value) in [
+        (SamplingParams { temperature: f32::NAN, ..SamplingParams::GREEDY }, "temperature", "NaN"),
+        (SamplingParams { top_p: 0.0, ..SamplingParams::GREEDY }, "top_p", "0"),
+        (SamplingParams { min_p: 1.5, ..SamplingParams::GREEDY }, "min_p", "1.5"),
+    ] {
+        let refused = engine.submit(bad(sampling)).map(|_| ());
+        let Err(SubmitError::BadSampling { field: f, value: v, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!((f, v.as_str()), (field, value));
+    }
     check(request(&[1], u32::MAX), SubmitError::TooLong { prompt: 1, max_tokens: u32::MAX, limit: 64 });
     assert_eq!(tokens(&events(&engine, request(&[1; 60], 4))).len(), 4);
 }
@@ -221,7 +236,7 @@ fn bad_requests_are_refused_before_the_batch() {
 #[test]
 fn the_line_is_bounded() {
     let (engine, gate) = engine(Limits { running: 1, waiting: 2, ..Limits::default() }, 64);
-    gate.set_closed(true);
+    gate.allow(Some(0));
     let mut taken = Vec::new();
     let refused = loop {
         match engine.submit(request(&[1], 5)) {
@@ -231,7 +246,7 @@ fn the_line_is_bounded() {
     };
     assert_eq!(refused, SubmitError::QueueFull { waiting: 2, retry_after_seconds: 1 });
     assert!(taken.len() <= 3, "{} taken", taken.len());
-    gate.set_closed(false);
+    gate.allow(None);
     for stream in taken {
         assert_eq!(tokens(&block_on(stream.collect::<Vec<_>>())).len(), 5);
     }
@@ -254,10 +269,10 @@ fn a_value_that_is_not_a_number_fails_that_sequence_alone() {
 fn a_broken_step_fails_every_reply_and_refuses_new_ones() {
     for (poison, why) in [(PANIC, "panicked"), (FAIL, "asked to fail")] {
         let (engine, gate) = engine(Limits::default(), 64);
-        gate.set_closed(true);
+        gate.allow(Some(0));
         let neighbour = engine.submit(request(&[1], 100)).unwrap();
         let poisoned = engine.submit(request(&[poison], 5)).unwrap();
-        gate.set_closed(false);
+        gate.allow(None);
         for stream in [neighbour, poisoned] {
             let events: Vec<_> = block_on(stream.collect());
             let Some(Event::Failed(ReplyError::BackendDown(text))) = events.last() else {
@@ -267,7 +282,24 @@ fn a_broken_step_fails_every_reply_and_refuses_new_ones() {
         }
         let refused = engine.submit(request(&[1], 5)).map(|_| ());
         assert!(matches!(refused, Err(SubmitError::Down(_))), "{refused:?}");
+        let load = engine.load();
+        assert_eq!((load.running, load.waiting, load.kv_blocks_used, load.failed), (0, 0, 0, 2));
     }
+}
+
+#[test]
+fn what_could_not_run_does_not_start() {
+    let start = |limits: Limits, eos: u32| {
+        let model = HashModel { arena: vec![[0; BLOCK]; 4], gate: Arc::default() };
+        let config = EngineConfig { id: "hash".into(), vocab_size: VOCAB, eos_tokens: vec![eos], limits };
+        Engine::start(Box::new(model), config).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let limits = Limits::default();
+    let check = |started: Result<(), String>, expected: &str| assert_eq!(started.unwrap_err(), expected);
+    check(start(Limits { running: 0, ..limits }, 3), "running is 0; the engine needs at least 1");
+    check(start(Limits { waiting: 0, ..limits }, 3), "waiting is 0; the engine needs at least 1");
+    check(start(Limits { step_tokens: 64, ..limits }, 3), "step_tokens is 64; the engine needs at least 65");
+    check(start(limits, 50), "end-of-reply token 50 is outside the vocabulary of 50");
 }
 
 #[test]

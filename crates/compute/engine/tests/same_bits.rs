@@ -20,7 +20,7 @@ struct Setup {
 fn engine(gguf: &Gguf, precision: Precision, setup: Setup) -> Arc<Engine> {
     let options = CpuOptions { threads: setup.threads, kv_bytes: 64 << 20, precision, isa: setup.isa };
     let executor = CpuExecutor::load(gguf, options).unwrap();
-    let limits = Limits { step_tokens: setup.step_tokens, ..Limits::default() };
+    let limits = Limits { running: 16, step_tokens: setup.step_tokens, ..Limits::default() };
     let config = EngineConfig { id: "model".into(), vocab_size: u32::MAX, eos_tokens: vec![2], limits };
     Engine::start(Box::new(executor), config).unwrap()
 }

@@ -1,3 +1,5 @@
+use motet_math::ROUND_TO_INT;
+
 use crate::isa::{Kernel, on_isa};
 use crate::pool::{SendPtr, ThreadPool};
 use crate::{BLOCK, Isa};
@@ -10,6 +12,8 @@ pub struct Activations {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) values: Vec<f32>,
+    /// Whether what follows belongs to `values`.
+    pub(crate) is_quantized: bool,
     pub(crate) quants: Vec<i8>,
     /// One per block: the scale.
     pub(crate) scales: Vec<f32>,
@@ -21,9 +25,14 @@ pub struct Activations {
 
 impl Activations {
     /// Resizes for `rows × cols` and lends the f32 rows to be filled; then call [`quantize`](Self::quantize).
+    ///
+    /// # Panics
+    /// Where `rows × cols` overflows.
     pub fn fill(&mut self, rows: usize, cols: usize) -> &mut [f32] {
-        (self.rows, self.cols) = (rows, cols);
-        self.values.resize(rows * cols, 0.0);
+        let len = rows.checked_mul(cols);
+        assert!(len.is_some(), "{rows} × {cols} activations");
+        (self.rows, self.cols, self.is_quantized) = (rows, cols, false);
+        self.values.resize(len.unwrap_or(0), 0.0);
         &mut self.values
     }
 
@@ -54,6 +63,7 @@ impl Activations {
             };
             on_isa(isa, row);
         });
+        self.is_quantized = true;
     }
 
     pub(crate) fn quantized_row(&self, row: usize) -> (&[i8], &[f32], &[i32], &[f32]) {
@@ -75,9 +85,6 @@ struct QuantizeRow<'a> {
     scaled_sums: &'a mut [f32],
 }
 
-/// Adding and subtracting 1.5 × 2²³ rounds to an integer, ties to even, in plain vector additions.
-const ROUND: f32 = 12_582_912.0;
-
 impl Kernel for QuantizeRow<'_> {
     #[inline(always)]
     fn run(self) {
@@ -85,12 +92,13 @@ impl Kernel for QuantizeRow<'_> {
         let (quants, _) = self.quants.as_chunks_mut::<BLOCK>();
         for (index, (block, quants)) in blocks.iter().zip(quants).enumerate() {
             let largest = block.iter().fold(0f32, |m, v| if v.abs() > m { v.abs() } else { m });
-            let scale = largest / 127.0;
+            // A subnormal scale has no finite inverse; such a block counts as zero.
+            let scale = if largest / 127.0 >= f32::MIN_POSITIVE { largest / 127.0 } else { 0.0 };
             let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
             let mut sum = 0i32;
             for (quant, value) in quants.iter_mut().zip(block) {
                 // The low mantissa bits of the shifted value are the rounded integer.
-                let bits = (value * inverse + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
+                let bits = (value * inverse + ROUND_TO_INT).to_bits() as i32 - ROUND_TO_INT.to_bits() as i32;
                 let rounded = bits.clamp(-127, 127);
                 *quant = rounded as i8;
                 sum += rounded;
@@ -112,7 +120,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn same_bits_on_every_isa(values in proptest::collection::vec(-1e3f32..1e3, 64)) {
+        fn same_bits_on_every_isa(
+            mut values in proptest::collection::vec(-1e3f32..1e3, 64),
+            scale in prop_oneof![Just(1f32), Just(1e-36), Just(1e-40), Just(0.0)],
+        ) {
+            values.iter_mut().for_each(|v| *v *= scale);
             let pool = ThreadPool::new(1);
             let quantized = |isa| {
                 let mut x = Activations::default();
@@ -125,9 +137,22 @@ mod tests {
             }
             let (quants, scales, ..) = quantized(Isa::Scalar);
             for (i, value) in values.iter().enumerate() {
-                prop_assert!((f32::from(quants[i]) * scales[i / BLOCK] - value).abs() <= scales[i / BLOCK] * 0.501);
+                prop_assert!((f32::from(quants[i]) * scales[i / BLOCK] - value).abs() <= scales[i / BLOCK] * 0.501 + 2e-36);
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "not quantised")]
+    fn filled_and_not_quantised_is_not_multiplied() {
+        let pool = ThreadPool::new(1);
+        let source = crate::Source { format: crate::BlockFormat::Q8_0, raw: &[0; 34], rows: 1, cols: 32 };
+        let weights = crate::PackedMatrix::pack(&pool, source, crate::Precision::Fast);
+        let mut x = Activations::default();
+        x.fill(1, 32);
+        x.quantize(&pool, Isa::Scalar);
+        x.fill(1, 32);
+        crate::matmul(&pool, Isa::Scalar, &x, &mut [crate::Product { weights: &weights, out: &mut [0.0] }]);
     }
 
     #[test]

@@ -22,18 +22,18 @@ pub const BLOCK_TOKENS: usize = 16;
 const QUERIES: usize = 8;
 
 /// How keys and values are kept.
-pub trait KvElement: Copy + Send + Sync + 'static {
-    /// Zero.
-    const ZERO: Self;
+///
+/// # Safety
+/// All-zero bytes are a valid value: zero.
+pub unsafe trait KvElement: Copy + Send + Sync + 'static {
     /// Rounds to nearest, ties to even.
     fn from_f32(value: f32) -> Self;
-    /// Exact.
+    /// Exact; both slices have the same length.
     fn load(source: &[Self], out: &mut [f32], isa: Isa);
 }
 
-impl KvElement for f32 {
-    const ZERO: Self = 0.0;
-
+// SAFETY: zero bytes are 0.0.
+unsafe impl KvElement for f32 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
@@ -45,9 +45,8 @@ impl KvElement for f32 {
     }
 }
 
-impl KvElement for f16 {
-    const ZERO: Self = Self::ZERO;
-
+// SAFETY: zero bytes are 0.0.
+unsafe impl KvElement for f16 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         // The constant-time software form; F16C rounds alike.
@@ -114,6 +113,9 @@ pub struct Span<'a> {
 /// Writes the keys and values of a span's tokens into its blocks.
 ///
 /// `keys` and `values` are the step's rows of `kv_heads · head_dim`.
+///
+/// # Panics
+/// Where rows, positions or blocks reach past what is given.
 pub fn write_kv<E: KvElement>(
     arena: &mut [E],
     shape: HeadShape,
@@ -154,8 +156,12 @@ pub struct Attention<'a, E> {
 
 impl<E: KvElement> Attention<'_, E> {
     /// Computes `softmax(q · Kᵀ · scale) · V` into rows of `heads · head_dim`.
+    ///
+    /// # Panics
+    /// Unless the spans cover the rows of `queries` and `out` one after the other and their blocks
+    /// reach their last token.
     pub fn run(&self, pool: &ThreadPool, isa: Isa, out: &mut [f32]) {
-        assert_eq!(out.len(), self.queries.len());
+        self.check(out.len());
         let mut tasks = Vec::new();
         for span in self.spans {
             for first in (0..span.len).step_by(QUERIES) {
@@ -170,6 +176,28 @@ impl<E: KvElement> Attention<'_, E> {
             let (span, kv_head) = tasks[index];
             on_isa(isa, Attend { layer: self, span, kv_head, isa, out: out.get() });
         });
+    }
+}
+
+impl<E> Attention<'_, E> {
+    /// What the unsafe writes of [`Attend`] rely on: each row has one span, and each span is computed.
+    fn check(&self, out: usize) {
+        let HeadShape { heads, kv_heads, head_dim } = self.shape;
+        assert!(kv_heads > 0 && head_dim > 0 && heads.is_multiple_of(kv_heads), "query heads in groups");
+        let mut row = 0;
+        for span in self.spans {
+            assert_eq!(span.first_row, row, "spans one after the other");
+            let end = span.start.checked_add(span.len);
+            assert!(
+                end.is_some_and(|end| end.div_ceil(BLOCK_TOKENS) <= span.blocks.len()),
+                "blocks of a span"
+            );
+            row += span.len;
+        }
+        assert!(
+            out == self.queries.len() && Some(out) == row.checked_mul(heads * head_dim),
+            "rows of the output"
+        );
     }
 }
 
@@ -209,7 +237,7 @@ impl<E: KvElement> Kernel for Attend<'_, E> {
                     let state = i * group + h;
                     let scores = tile_scores(query, keys, layer.scale);
                     let sum = &mut sums[state * head_dim..][..head_dim];
-                    states[state].absorb(&scores, visible, (values, sum));
+                    states[state].absorb(&scores[..visible], values, sum);
                 }
             }
         }
@@ -246,11 +274,12 @@ struct Softmax {
 impl Softmax {
     const START: Self = Self { max: f32::NEG_INFINITY, total: 0.0 };
 
-    /// Takes in the first `visible` tokens of a tile: weights by their scores, values into `sum`.
+    /// Takes in the first tokens of a tile, as many as there are scores: their weights, and their
+    /// values into `sum`.
     #[inline(always)]
-    fn absorb(&mut self, scores: &[f32; BLOCK_TOKENS], visible: usize, (values, sum): (&[f32], &mut [f32])) {
+    fn absorb(&mut self, scores: &[f32], values: &[f32], sum: &mut [f32]) {
         // `f32::max` would hide a NaN; this keeps it, so that it surfaces in the logits.
-        let max = scores[..visible].iter().fold(self.max, |m, &s| if s <= m { m } else { s });
+        let max = scores.iter().fold(self.max, |m, &s| if s <= m { m } else { s });
         let mut weights = [0f32; BLOCK_TOKENS];
         for (weight, score) in weights.iter_mut().zip(scores) {
             *weight = exp(score - max);
@@ -262,7 +291,7 @@ impl Softmax {
             self.max = max;
         }
         let head_dim = sum.len();
-        for (t, weight) in weights[..visible].iter().enumerate() {
+        for (t, weight) in weights[..scores.len()].iter().enumerate() {
             self.total += weight;
             for (sum, value) in sum.iter_mut().zip(&values[t * head_dim..][..head_dim]) {
                 *sum = value.mul_add(*weight, *sum);
@@ -290,7 +319,7 @@ mod tests {
         blocks: &[u32],
         (threads, isa): (usize, Isa),
     ) -> Vec<f32> {
-        let mut arena = vec![E::ZERO; 64 * SHAPE.block_elements()];
+        let mut arena = vec![E::from_f32(0.0); 64 * SHAPE.block_elements()];
         let width = SHAPE.kv_heads * SHAPE.head_dim;
         let (keys, values) = (random(len * width, 1), random(len * width, 2));
         let queries = random(len * SHAPE.heads * SHAPE.head_dim, 3);
@@ -365,6 +394,24 @@ mod tests {
         }
         check::<f32>();
         check::<f16>();
+    }
+
+    #[test]
+    fn spans_that_do_not_fit_are_refused() {
+        let check = |spans: &[Span<'_>], why: &str| {
+            let queries = vec![0f32; 2 * SHAPE.heads * SHAPE.head_dim];
+            let arena = vec![0f32; SHAPE.block_elements()];
+            let layer = Attention { arena: &arena, shape: SHAPE, scale: 1.0, queries: &queries, spans };
+            let run = || layer.run(&ThreadPool::new(1), Isa::detect(), &mut vec![0f32; queries.len()]);
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err(), "{why}");
+        };
+        fn span(first_row: usize, len: usize, start: usize, blocks: &[u32]) -> Span<'_> {
+            Span { first_row, len, start, blocks }
+        }
+        check(&[span(0, 2, 0, &[])], "no blocks");
+        check(&[span(0, 2, usize::MAX, &[0])], "positions that wrap");
+        check(&[span(0, 2, 0, &[0]), span(1, 1, 0, &[0])], "shared rows");
+        check(&[span(0, 1, 0, &[0])], "rows without a span");
     }
 
     #[test]

@@ -82,7 +82,10 @@ impl BlockFormat {
         matches!(self, Self::Q4_0 | Self::Q4_1)
     }
 
-    /// Values of whole blocks. `raw` holds `bytes(out.len())` bytes.
+    /// Values of whole blocks.
+    ///
+    /// # Panics
+    /// Unless `raw` holds `bytes(out.len())` bytes.
     pub fn dequantize(self, raw: &[u8], out: &mut [f32]) {
         assert_eq!(raw.len(), self.bytes(out.len()), "{} bytes for {} values", self.name(), out.len());
         match self {

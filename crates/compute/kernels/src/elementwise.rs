@@ -9,6 +9,9 @@ use crate::isa::{Kernel, on_isa};
 const STRIPES: usize = 16;
 
 /// `out = x / √(mean(x²) + eps) · weight` for one row (RMSNorm, Zhang & Sennrich 2019).
+///
+/// # Panics
+/// Where the lengths differ.
 pub fn rms_norm(isa: Isa, x: &[f32], (weight, eps): (&[f32], f32), out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len());
     on_isa(isa, RmsNorm { x, weight, eps, out });
@@ -83,40 +86,36 @@ pub fn add_assign(x: &mut [f32], y: &[f32]) {
     }
 }
 
-/// Cosines and sines of rotary embedding (Su et al. 2021) for every position of a context.
-pub struct RopeTable {
-    pairs: usize,
-    /// `cos, sin` by position, then pair.
-    values: Vec<(f32, f32)>,
-}
+/// Angular frequencies of rotary embedding (Su et al. 2021), one per pair of a head's elements.
+pub struct RopeFrequencies(Vec<f64>);
 
-impl RopeTable {
-    /// Angles `position / divisor · base^(-2i / dims)`; `divisors` holds one per pair (1 where unscaled).
-    ///
-    /// Computed in f64 by a portable library, so that every machine has the same table.
-    pub fn new(positions: usize, base: f32, divisors: &[f32]) -> Self {
-        let pairs = divisors.len();
-        let frequencies: Vec<f64> = divisors
-            .iter()
-            .enumerate()
-            .map(|(i, &divisor)| libm::pow(f64::from(base), -(i as f64) / pairs as f64) / f64::from(divisor))
-            .collect();
-        let values = (0..positions)
-            .flat_map(|position| frequencies.iter().map(move |f| position as f64 * f))
-            .map(|angle| (libm::cos(angle) as f32, libm::sin(angle) as f32))
-            .collect();
-        Self { pairs, values }
+impl RopeFrequencies {
+    /// `base^(-2i / dims) / divisor`; `divisors` holds one per pair (1 where unscaled).
+    pub fn new(base: f32, divisors: &[f32]) -> Self {
+        let pairs = divisors.len() as f64;
+        let frequency = |(i, divisor): (usize, &f32)| {
+            libm::pow(f64::from(base), -(i as f64) / pairs) / f64::from(*divisor)
+        };
+        Self(divisors.iter().enumerate().map(frequency).collect())
     }
 
-    /// Dimensions of a head that are rotated.
-    pub fn dims(&self) -> usize {
-        self.pairs * 2
+    /// Pairs that are rotated.
+    pub fn pairs(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Cosine and sine of every pair at `position`, computed in f64 by a portable library, so that
+    /// every machine has the same.
+    pub fn angles(&self, position: usize, out: &mut [(f32, f32)]) {
+        for (out, frequency) in out.iter_mut().zip(&self.0) {
+            let angle = position as f64 * frequency;
+            *out = (libm::cos(angle) as f32, libm::sin(angle) as f32);
+        }
     }
 }
 
 /// Rotates the neighbouring pairs (2i, 2i + 1) of every head of `x`, as GGUF's llama stores them.
-pub fn rope(table: &RopeTable, position: usize, head_dim: usize, x: &mut [f32]) {
-    let angles = &table.values[position * table.pairs..][..table.pairs];
+pub fn rope(angles: &[(f32, f32)], head_dim: usize, x: &mut [f32]) {
     for head in x.chunks_exact_mut(head_dim) {
         let (pairs, _) = head.as_chunks_mut::<2>();
         for (pair, &(cos, sin)) in pairs.iter_mut().zip(angles) {
@@ -149,10 +148,12 @@ mod tests {
 
     #[test]
     fn rope_turns_by_the_position() {
-        let table = RopeTable::new(3, 10_000.0, &[1.0, 1.0]);
+        let frequencies = RopeFrequencies::new(10_000.0, &[1.0, 4.0]);
+        let mut angles = [(0.0, 0.0); 2];
+        frequencies.angles(2, &mut angles);
         let mut x = [1.0, 0.0, 0.0, 1.0];
-        rope(&table, 2, 4, &mut x);
-        let slow = 2.0 * 10_000f32.powf(-0.5);
+        rope(&angles, 4, &mut x);
+        let slow = 2.0 * 10_000f32.powf(-0.5) / 4.0;
         let expected = [2f32.cos(), 2f32.sin(), -slow.sin(), slow.cos()];
         assert!(x.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{x:?}");
     }

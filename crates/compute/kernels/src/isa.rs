@@ -3,7 +3,8 @@
 pub enum Isa {
     /// Plain Rust; the reference.
     Scalar,
-    /// AVX2 with FMA and F16C (x86-64-v3).
+    /// AVX2 with FMA and F16C (x86-64-v3). Only [`Isa::detect`] makes one, on a CPU that has them.
+    #[non_exhaustive]
     Avx2,
 }
 

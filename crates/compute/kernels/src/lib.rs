@@ -24,7 +24,7 @@ mod pool;
 
 pub use activations::Activations;
 pub use blocks::BlockFormat;
-pub use elementwise::{RopeTable, add_assign, rms_norm, rope, silu_mul};
+pub use elementwise::{RopeFrequencies, add_assign, rms_norm, rope, silu_mul};
 pub use isa::Isa;
 pub use matmul::{Product, matmul};
 pub use panels::{PackedMatrix, Precision, Source};

@@ -32,18 +32,16 @@ pub struct PackedMatrix {
 impl PackedMatrix {
     /// Packs `rows × cols` values stored row by row as `format`.
     ///
-    /// `raw` holds exactly `format.bytes(rows * cols)` bytes and `cols` is a multiple of the block length.
+    /// # Panics
+    /// Unless `raw` holds exactly the bytes of `rows × cols` values and `cols` is a multiple of the block length.
     pub fn pack(pool: &ThreadPool, source: Source<'_>, precision: Precision) -> Self {
         let Source { format, raw, rows, cols } = source;
         assert_eq!(cols % format.block_len(), 0, "{cols} columns in blocks of {}", format.block_len());
-        assert_eq!(
-            raw.len(),
-            format.bytes(rows * cols),
-            "bytes of a {rows} × {cols} {} matrix",
-            format.name()
-        );
+        let expected = rows.checked_mul(cols).map(|values| format.bytes(values));
+        assert_eq!(Some(raw.len()), expected, "bytes of a {rows} × {cols} {} matrix", format.name());
         let packed_format = if precision == Precision::Exact { BlockFormat::F32 } else { format };
         let mut matrix = Self { rows, cols, format: packed_format, data: Lines::zeroed(0) };
+        // `raw` exists, and panels take at most 4 × 32 times its bytes: no product here overflows.
         let panel_bytes = matrix.panel_bytes();
         matrix.data = Lines::zeroed(panel_bytes * rows.div_ceil(PANEL_ROWS));
         let target = SendPtr(matrix.data.as_mut_slice().as_mut_ptr());
@@ -55,7 +53,7 @@ impl PackedMatrix {
             for lane in 0..PANEL_ROWS.min(rows - first) {
                 let bytes = format.bytes(cols);
                 let row = &raw[(first + lane) * bytes..][..bytes];
-                matrix.write_row(panel, lane, (format, row));
+                matrix.write_row(panel, lane, format, row);
             }
         });
         matrix
@@ -105,7 +103,7 @@ impl PackedMatrix {
         }
     }
 
-    fn write_row(&self, panel: &mut [u8], lane: usize, (format, row): (BlockFormat, &[u8])) {
+    fn write_row(&self, panel: &mut [u8], lane: usize, format: BlockFormat, row: &[u8]) {
         if self.format == BlockFormat::F32 && format != BlockFormat::F32 {
             let mut values = vec![0f32; self.cols];
             format.dequantize(row, &mut values);
@@ -126,6 +124,9 @@ impl PackedMatrix {
     }
 
     /// The values of one row, as an embedding lookup needs them.
+    ///
+    /// # Panics
+    /// Unless `row` is below the number of rows and `out` holds a row.
     pub fn row(&self, row: usize, out: &mut [f32]) {
         assert!(row < self.rows && out.len() == self.cols);
         let (panel, lane) = (self.panel(row / PANEL_ROWS), row % PANEL_ROWS);

@@ -4,7 +4,8 @@
 //! - A job's closure outlives the job: `run` returns only after no worker is inside it.
 //! - A worker that was descheduled and joins late finds no job; nobody waits for it. On a shared
 //!   machine the caller then does the work alone instead of waiting.
-//! - `state` is the only lock held while another is taken (`turn`, held by the caller of `run`).
+//! - Lock order: `turn` (held by the caller of `run`), then `state`.
+//! - What waiting workers wake for is written under `state`, so no wakeup is lost.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -83,7 +84,8 @@ impl ThreadPool {
 
     /// Calls `body(i)` once for every `i` in `0..tasks`, in any order, and returns when all are done.
     ///
-    /// A panic in any call reaches the caller after the others have stopped.
+    /// A panic in any call reaches the caller after the others have stopped. `body` must not use the
+    /// same pool: a nested loop would wait for its own caller.
     pub fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) {
         if self.workers.is_empty() || tasks <= 1 {
             (0..tasks).for_each(body);
@@ -98,15 +100,17 @@ impl ThreadPool {
         self.shared.publish(job);
         let own = catch_unwind(AssertUnwindSafe(|| self.shared.take_part(job)));
         self.shared.finish();
+        let has_worker_panicked = self.shared.has_panicked.swap(false, Ordering::AcqRel);
         if let Err(panic) = own {
             resume_unwind(panic);
         }
-        if self.shared.has_panicked.swap(false, Ordering::AcqRel) {
+        if has_worker_panicked {
             resume_unwind(Box::new("a compute worker panicked") as Box<dyn Any + Send>);
         }
     }
 
-    /// Calls `body(i, row)` once for every row of `width` elements.
+    /// Calls `body(i, row)` once for every row of `width` elements, `width` at least 1; elements after
+    /// the last whole row are left alone.
     pub fn for_rows<T: Send>(&self, rows: &mut [T], width: usize, body: &(dyn Fn(usize, &mut [T]) + Sync)) {
         let (count, first) = (rows.len() / width, SendPtr(rows.as_mut_ptr()));
         self.run(count, &|index| {
@@ -118,8 +122,11 @@ impl ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        self.shared.lock().is_shutting_down = true;
-        self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+        {
+            let mut state = self.shared.lock();
+            state.is_shutting_down = true;
+            self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+        }
         self.shared.wake.notify_all();
         for worker in self.workers.drain(..) {
             let _ = worker.join();
@@ -147,7 +154,7 @@ impl Shared {
         self.lock().job = None;
         let mut turns = 0u32;
         while self.active.load(Ordering::Acquire) > 0 {
-            turns += 1;
+            turns = turns.wrapping_add(1);
             if turns.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }
@@ -229,6 +236,22 @@ mod tests {
                 }
                 assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 50));
             }
+        }
+    }
+
+    #[test]
+    fn panics_everywhere_leave_a_sound_pool() {
+        let pool = ThreadPool::new(2);
+        for _ in 0..50 {
+            assert!(catch_unwind(AssertUnwindSafe(|| pool.run(100, &|i| assert!(i > 1000)))).is_err());
+            pool.run(100, &|_| {});
+        }
+    }
+
+    #[test]
+    fn pools_come_and_go() {
+        for _ in 0..500 {
+            ThreadPool::new(3).run(4, &|_| {});
         }
     }
 

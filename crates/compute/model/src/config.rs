@@ -4,7 +4,7 @@ use crate::gguf::{Gguf, GgufError};
 
 /// Most layers a file may ask for: the largest published models have fewer than half as many.
 const MAX_LAYERS: usize = 512;
-/// Longest context a file may ask for, in tokens; bounds the table of rotary angles.
+/// Longest context a file may ask for, in tokens: positions stay exact in every type they pass through.
 const MAX_CONTEXT: usize = 1 << 24;
 
 /// Sizes and constants of a llama-architecture model, checked against each other.
@@ -116,6 +116,11 @@ fn head_dim(gguf: &Gguf, embedding: usize, heads: usize) -> Result<usize, GgufEr
 }
 
 fn rope_divisor(gguf: &Gguf) -> Result<f32, GgufError> {
+    let old = "llama.rope.scale_linear";
+    if gguf.f32(old)?.is_some_and(|scale| scale != 1.0) {
+        return Err(gguf
+            .unsupported_key(old, "this old form of rope scaling is not supported; convert the file again"));
+    }
     let key = "llama.rope.scaling.type";
     match gguf.str(key)? {
         None | Some("none") => Ok(1.0),
@@ -133,5 +138,8 @@ fn positive(gguf: &Gguf, key: &str, default: Option<f32>) -> Result<f32, GgufErr
         (None, Some(default)) => default,
         (None, None) => gguf.require_f32(key)?,
     };
-    if value > 0.0 { Ok(value) } else { Err(gguf.invalid_key(key, format!("{value} is not above 0"))) }
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(gguf.invalid_key(key, format!("{value} is not a number above 0")))
 }

@@ -1,5 +1,7 @@
+use std::alloc::Layout;
+
 use half::f16;
-use motet_kernels::attention::{BLOCK_TOKENS, Span};
+use motet_kernels::attention::{BLOCK_TOKENS, KvElement, Span};
 use motet_kernels::{Isa, Precision, ThreadPool};
 use motet_sched::{Capacity, Chunk, ExecuteError, Executor, StepOutput, StepPlan};
 use motet_types::TokenId;
@@ -43,8 +45,6 @@ impl CpuExecutor {
         // Before the arena, so that a damaged file is told as such and not as a want of memory.
         let weights = Weights::load(gguf, &config, options.precision, &pool)?;
         let blocks = kv_blocks(&config, options)?;
-        // Bounds the rotary table: a position's angles take less than its keys and values.
-        let positions = config.context_length.min(blocks * BLOCK_TOKENS);
         let capacity = Capacity {
             kv_blocks: blocks as u32,
             block_tokens: BLOCK_TOKENS as u32,
@@ -53,10 +53,10 @@ impl CpuExecutor {
         };
         let elements = blocks * config.head_shape().block_elements();
         let kv = match options.precision {
-            Precision::Exact => Kv::Exact((0..config.layers).map(|_| vec![0f32; elements]).collect()),
-            Precision::Fast => Kv::Fast((0..config.layers).map(|_| zeroed_f16(elements)).collect()),
+            Precision::Exact => Kv::Exact(arenas(config.layers, elements)?),
+            Precision::Fast => Kv::Fast(arenas(config.layers, elements)?),
         };
-        Ok(Self { llama: Llama::new(config, weights, (pool, options.isa), positions), kv, capacity })
+        Ok(Self { llama: Llama::new(config, weights, pool, options.isa), kv, capacity })
     }
 
     /// The model's sizes.
@@ -138,11 +138,14 @@ impl Executor for CpuExecutor {
     }
 }
 
-/// Blocks that fit the memory, but no more than block ids can name.
+/// Most blocks an arena has: 67 million tokens, far beyond what a CPU serves, bound the block tables.
+const MAX_BLOCKS: usize = 1 << 22;
+
+/// Blocks that fit the memory.
 fn kv_blocks(config: &LlamaConfig, options: CpuOptions) -> Result<usize, ModelError> {
     let element = if options.precision == Precision::Exact { size_of::<f32>() } else { size_of::<f16>() };
     let per_token = config.kv_elements_per_token() * element;
-    let blocks = (options.kv_bytes / (per_token * BLOCK_TOKENS)).min(u32::MAX as usize);
+    let blocks = (options.kv_bytes / (per_token * BLOCK_TOKENS)).min(MAX_BLOCKS);
     if blocks == 0 {
         let least = per_token * BLOCK_TOKENS;
         let tokens = options.kv_bytes / per_token;
@@ -151,8 +154,21 @@ fn kv_blocks(config: &LlamaConfig, options: CpuOptions) -> Result<usize, ModelEr
     Ok(blocks)
 }
 
-/// Zero pages straight from the allocator: `vec![f16::ZERO; n]` would write, and so occupy, all of them.
-fn zeroed_f16(len: usize) -> Vec<f16> {
-    use half::vec::HalfBitsVecExt;
-    vec![0u16; len].reinterpret_into()
+/// One zeroed arena per layer.
+fn arenas<E: KvElement>(layers: usize, elements: usize) -> Result<Vec<Vec<E>>, ModelError> {
+    let bytes = elements.saturating_mul(size_of::<E>());
+    (0..layers).map(|_| zeroed(elements).ok_or(ModelError::OutOfMemory { bytes })).collect()
+}
+
+/// Zero pages straight from the allocator, which takes them from the system when first written;
+/// filling a vector would write, and so occupy, all of them. `None` when the allocator refuses.
+#[allow(unsafe_code)]
+fn zeroed<E: KvElement>(len: usize) -> Option<Vec<E>> {
+    let layout = Layout::array::<E>(len).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout is not empty. All-zero bytes are a valid element, as `KvElement` demands, and
+    // the vector frees with the layout it was allocated with.
+    unsafe {
+        let start = std::alloc::alloc_zeroed(layout).cast::<E>();
+        (!start.is_null()).then(|| Vec::from_raw_parts(start, len, len))
+    }
 }

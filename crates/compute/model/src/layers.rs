@@ -2,7 +2,7 @@
 
 use motet_kernels::attention::{Attention, KvElement, Span, write_kv};
 use motet_kernels::{
-    Activations, Isa, PackedMatrix, Product, RopeTable, ThreadPool, add_assign, matmul, rms_norm, rope,
+    Activations, Isa, PackedMatrix, Product, RopeFrequencies, ThreadPool, add_assign, matmul, rms_norm, rope,
     silu_mul,
 };
 use motet_types::TokenId;
@@ -14,7 +14,7 @@ use crate::weights::{LayerWeights, Weights};
 pub(crate) struct Llama {
     pub(crate) config: LlamaConfig,
     pub(crate) weights: Weights,
-    pub(crate) rope: RopeTable,
+    pub(crate) rope: RopeFrequencies,
     pub(crate) pool: ThreadPool,
     pub(crate) isa: Isa,
     buffers: Buffers,
@@ -33,16 +33,13 @@ struct Buffers {
     value: Vec<f32>,
     gate: Vec<f32>,
     up: Vec<f32>,
+    /// Rotary angles of every row, the same for all layers.
+    angles: Vec<(f32, f32)>,
 }
 
 impl Llama {
-    pub(crate) fn new(
-        config: LlamaConfig,
-        weights: Weights,
-        (pool, isa): (ThreadPool, Isa),
-        positions: usize,
-    ) -> Self {
-        let rope = RopeTable::new(positions, config.rope_base, &weights.rope_divisors);
+    pub(crate) fn new(config: LlamaConfig, weights: Weights, pool: ThreadPool, isa: Isa) -> Self {
+        let rope = RopeFrequencies::new(config.rope_base, &weights.rope_divisors);
         Self { config, weights, rope, pool, isa, buffers: Buffers::default() }
     }
 
@@ -63,6 +60,11 @@ impl Llama {
         self.pool.for_rows(&mut buffers.stream, width, &|row, values| {
             self.weights.embedding.row(tokens[row] as usize, values);
         });
+        buffers.angles.resize(tokens.len() * self.rope.pairs(), (0.0, 0.0));
+        for span in spans {
+            let rows = buffers.angles.chunks_exact_mut(self.rope.pairs()).skip(span.first_row).take(span.len);
+            rows.enumerate().for_each(|(i, row)| self.rope.angles(span.start + i, row));
+        }
         for (layer, arena) in self.weights.layers.iter().zip(arenas) {
             self.attention(layer, arena, spans, &mut buffers);
             self.feed_forward(layer, &mut buffers);
@@ -83,13 +85,12 @@ impl Llama {
         self.norm(&b.stream, &layer.attention_norm, &mut b.input);
         let products = [(&layer.query, &mut b.query), (&layer.key, &mut b.key), (&layer.value, &mut b.value)];
         self.multiply(&b.input, products);
+        let (angles, pairs) = (&b.angles, self.rope.pairs());
+        for (rows, width) in [(&mut b.query, layer.query.rows()), (&mut b.key, layer.key.rows())] {
+            let rotate = |i: usize, row: &mut [f32]| rope(&angles[i * pairs..][..pairs], head_dim, row);
+            self.pool.for_rows(rows, width, &rotate);
+        }
         for span in spans {
-            let rotate = |rows: &mut [f32], width: usize| {
-                let rows = &mut rows[span.first_row * width..][..span.len * width];
-                self.pool.for_rows(rows, width, &|i, row| rope(&self.rope, span.start + i, head_dim, row));
-            };
-            rotate(&mut b.query, layer.query.rows());
-            rotate(&mut b.key, layer.key.rows());
             write_kv(arena, self.config.head_shape(), span, (&b.key, &b.value));
         }
         let scale = 1.0 / (head_dim as f32).sqrt();

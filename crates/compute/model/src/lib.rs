@@ -20,7 +20,13 @@ pub enum ModelError {
     /// The file is not what a model needs.
     #[error(transparent)]
     File(#[from] GgufError),
-    /// The KV arena is too small to be of use.
+    /// The system has not that much memory.
+    #[error("the system refused {bytes} bytes for the KV arena; ask for less")]
+    OutOfMemory {
+        /// Bytes of one layer's arena.
+        bytes: usize,
+    },
+    /// The KV arena is too small for one block.
     #[error(
         "{given} bytes of KV memory hold {tokens} tokens of this model ({per_token} bytes each); give it at least {least} bytes"
     )]

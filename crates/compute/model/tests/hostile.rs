@@ -22,12 +22,10 @@ fn every_header_byte_flipped() {
             let mut damaged = bytes.clone();
             damaged[at] ^= flip;
             match load(damaged) {
+                // Damage to texts and constants loads; running it stays in bounds, whatever the numbers.
                 Ok(mut model) => {
                     loaded += 1;
-                    // Damage to texts loads; running it stays in bounds, whatever the numbers.
-                    if loaded % 50 == 0 {
-                        let _ = model.score(&[1, 2, 3], &[2]);
-                    }
+                    assert!(model.score(&[1, 2, 3], &[2]).is_ok());
                 }
                 Err(line) => {
                     refused += 1;
@@ -65,7 +63,7 @@ fn what_does_not_fit_together() {
     check(&set("llama.block_count", || Meta::U32(u32::MAX)), "is not between 1 and 512");
     check(&set("llama.context_length", || Meta::U32(0)), "is not between 1 and");
     check(&set("llama.rope.dimension_count", || Meta::U32(17)), "17 is not an even number");
-    check(&set("llama.rope.freq_base", || Meta::F32(-1.0)), "-1 is not above 0");
+    check(&set("llama.rope.freq_base", || Meta::F32(-1.0)), "-1 is not a number above 0");
     check(&|b| b.without("llama.attention.layer_norm_rms_epsilon"), "layer_norm_rms_epsilon is missing");
     check(&|b| b.without_tensor("output_norm.weight"), "tensor output_norm.weight is missing");
     let name = "blk.0.ffn_down.weight";

@@ -9,6 +9,12 @@ use motet_types::{Logprobs, SamplingParams, TokenId};
 
 pub use random::uniform;
 
+/// The logit of a token that must not be drawn: finite, since infinities mean a broken model.
+pub const FORBIDDEN: f32 = f32::MIN;
+
+/// Logarithm of the least weight, relative to the likeliest token's, that counts: e⁻⁸⁰ ≈ 2⁻¹¹⁵.
+const LEAST: f32 = -80.0;
+
 /// NaN or infinity among the logits: this sequence can't go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the logits hold a value that is not finite")]
@@ -16,15 +22,19 @@ pub struct NonFinite;
 
 /// Draws token `index` of a reply from one row of logits.
 ///
-/// Order of the transforms: temperature, top-k, top-p, min-p, as the common servers have it.
-/// Equal logits rank by token id.
+/// Order of the transforms: temperature, top-k, top-p, min-p. Equal logits rank by token id.
+/// `logits` of [`FORBIDDEN`] are never drawn while another one is left.
 pub fn sample(logits: &[f32], params: &SamplingParams, index: u32) -> Result<TokenId, NonFinite> {
     let (best, max) = argmax(logits)?;
     if params.temperature <= 0.0 || params.top_k == 1 {
         return Ok(best);
     }
-    let weight = |logit: f32| motet_math::exp((logit - max) / params.temperature);
-    let random = f64::from(uniform(params.seed, index));
+    let weight = |logit: f32| match (logit - max) / params.temperature {
+        // What no draw could tell from nothing is nothing, so that a forbidden token stays forbidden.
+        x if x < LEAST => 0.0,
+        x => motet_math::exp(x),
+    };
+    let random = uniform(params.seed, index);
     if params.top_k == 0 && params.top_p >= 1.0 && params.min_p <= 0.0 {
         let weights: Vec<f32> = logits.iter().map(|&logit| weight(logit)).collect();
         return Ok(pick(weights.iter().enumerate().map(|(id, &w)| (id as TokenId, w)), random));
@@ -168,6 +178,17 @@ mod tests {
     fn shares_are_those_of_the_softmax() {
         let count = (0..20_000).filter(|i| sample(&LOGITS, &params(1.0), *i) == Ok(2)).count();
         assert!((count as f64 / 20_000.0 - 0.1447).abs() < 0.01, "{count}");
+    }
+
+    #[test]
+    fn a_forbidden_token_is_not_drawn() {
+        let logits = [FORBIDDEN, 1.0, FORBIDDEN];
+        for params in
+            [params(1.0), params(2.0), SamplingParams { top_p: 0.9, ..params(1.0) }, SamplingParams::GREEDY]
+        {
+            assert!((0..2000).all(|i| sample(&logits, &params, i) == Ok(1)));
+        }
+        assert_eq!(pick([(0, 0.0), (1, 1.0), (2, 0.0)].into_iter(), 1e-17), 1);
     }
 
     #[test]

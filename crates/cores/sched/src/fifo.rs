@@ -98,10 +98,13 @@ impl Fifo {
     pub fn plan(&mut self) -> StepPlan {
         self.admit();
         let mut budget = self.limits.step_tokens;
+        let mut left = self.running.len();
         let mut chunks = Vec::with_capacity(self.running.len());
         let (decodes, catching_up): (Vec<_>, Vec<_>) = self.running.iter().partition(|s| s.behind() == 1);
         for sequence in decodes.into_iter().chain(catching_up) {
-            let take = sequence.behind().min(budget);
+            // An equal share of what is left, so that a short prompt does not wait for a long one's end.
+            let take = sequence.behind().min((budget / left).max(1)).min(budget);
+            left -= 1;
             if take == 0 {
                 break;
             }
@@ -222,6 +225,14 @@ mod tests {
         let shape: Vec<_> =
             plan.chunks.iter().map(|c| (c.sequence.0, c.start, c.tokens.len(), c.wants_logits)).collect();
         assert_eq!(shape, [(1, 5, 1, true), (2, 0, 19, false)]);
+    }
+
+    #[test]
+    fn a_short_prompt_does_not_wait_for_a_long_ones_end() {
+        let mut fifo = Fifo::new(CAPACITY, LIMITS);
+        fifo.submit(spec(1, 90, 1)).unwrap();
+        fifo.submit(spec(2, 8, 1)).unwrap();
+        assert_eq!(step(&mut fifo), [SequenceId(2)]);
     }
 
     #[test]

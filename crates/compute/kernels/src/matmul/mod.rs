@@ -20,17 +20,17 @@ pub struct Product<'a> {
 /// Computes several products of the same rows in one parallel loop.
 ///
 /// Quantised weights read the 8-bit form of `x`, float weights the f32 form.
+///
+/// # Panics
+/// Where the sizes do not fit together, or `x` was filled and not quantised.
 pub fn matmul(pool: &ThreadPool, isa: Isa, x: &Activations, products: &mut [Product<'_>]) {
     let mut tasks: Vec<PanelTask<'_>> = Vec::with_capacity(products.len());
     let mut total = 0;
     for product in products.iter_mut() {
         let weights = product.weights;
         assert_eq!(weights.cols(), x.cols, "columns of weights and activations");
-        assert_eq!(product.out.len(), x.rows * weights.rows(), "size of the output");
-        assert!(
-            weights.format().is_float() || x.quants.len() >= x.rows * x.cols,
-            "activations not quantised"
-        );
+        assert_eq!(Some(product.out.len()), x.rows.checked_mul(weights.rows()), "size of the output");
+        assert!(weights.format().is_float() || x.is_quantized, "activations not quantised");
         tasks.push(PanelTask { weights, out: SendPtr(product.out.as_mut_ptr()), first: total });
         total += weights.panels();
     }
@@ -65,6 +65,9 @@ impl Panel<'_> {
     fn store(&self, row: usize, from: usize, values: &[f32]) {
         let first = self.index * PANEL_ROWS + from;
         let count = values.len().min(self.weights.rows().saturating_sub(first));
+        if count == 0 {
+            return; // the padding rows of the last panel
+        }
         // SAFETY: `first + count <= rows` and the output holds x.rows × rows values; this task alone
         // writes these columns.
         unsafe {
