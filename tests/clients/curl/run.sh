@@ -82,7 +82,8 @@ chat() {
 streamed_chat() {
     local json="{\"model\":\"$model\",\"stream\":true,\"stream_options\":{\"include_usage\":true},$hello}"
     expect status 200 "$(post /v1/chat/completions "$json" --no-buffer)" || return 1
-    holds "$dir/headers" 'content-type: text/event-stream' || return 1
+    holds "$dir/headers" 'content-type: text/event-stream' 'cache-control: no-cache, no-transform' \
+        'x-accel-buffering: no' 'x-request-id: ' 'openai-processing-ms: ' || return 1
     holds "$body" '"delta":{"role":"assistant"' '"finish_reason":"' '"total_tokens":' || return 1
     expect 'empty data events' 0 "$(grep -c '^data: *$' "$body")" &&
         expect 'last event' 'data: [DONE]' "$(grep '^data:' "$body" | tail -n 1)"
@@ -109,6 +110,11 @@ refused() {
 
 unknown_path() { expect status 404 "$(request /v1/nothing)" && holds "$body" '"error":{'; }
 wrong_method() { expect status 405 "$(request /v1/chat/completions)" && holds "$body" '"error":{'; }
+
+# A web page that points its own name at this machine gets nothing.
+foreign_host() {
+    expect status 403 "$(request /v1/models --header 'host: evil.example')" && holds "$body" '"error":{' 'evil.example'
+}
 
 too_large() {
     { printf '{"model":"%s","messages":[{"role":"user","content":"' "$model"
@@ -156,10 +162,13 @@ check 'max_tokens 0 is a 400' refused 400 '"max_tokens"' "{\"model\":\"$model\",
 check 'temperature 3 is a 400' refused 400 '"temperature"' "{\"model\":\"$model\",$hello,\"temperature\":3}"
 check 'n 0 is a 400' refused 400 '"n"' "{\"model\":\"$model\",$hello,\"n\":0}"
 check 'a wrong type is a 400' refused 400 '"stream"' "{\"model\":\"$model\",$hello,\"stream\":\"yes\"}"
-check 'more tokens than the context is a 400' refused 400 '"m' "{\"model\":\"$model\",$hello,\"max_completion_tokens\":10000000}"
+check 'more tokens than the context is a 400' refused 400 '"max_tokens"' "{\"model\":\"$model\",$hello,\"max_tokens\":10000000}"
+check 'the newer name for it is named too' refused 400 '"max_completion_tokens"' \
+    "{\"model\":\"$model\",$hello,\"max_tokens\":null,\"max_completion_tokens\":10000000}"
 check 'an unknown model is a 404' refused 404 '"model"' "{\"model\":\"none\",$hello}"
 check 'an unknown path is a 404' unknown_path
 check 'a wrong method is a 405' wrong_method
+check 'another host is a 403' foreign_host
 check 'a body over the limit is a 413' too_large
 check 'a client that leaves frees its sequence' leaving
 check 'metrics' metrics

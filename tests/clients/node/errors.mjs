@@ -32,6 +32,7 @@ const CASES = [
     name: "more tokens than the context",
     change: { max_tokens: 10_000_000 },
     is: BadRequestError,
+    param: "max_tokens",
     code: "context_length_exceeded",
   },
   {

@@ -240,7 +240,9 @@ def test_leaving_early_frees_the_sequence(client, model):
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_parameter"),
         ({"logit_bias": {"1": 5}}, "logit_bias", "unsupported_parameter"),
         ({"presence_penalty": 1}, "presence_penalty", "unsupported_parameter"),
-        ({"max_tokens": 10**9}, "messages", "context_length_exceeded"),
+        ({"max_tokens": 10**9}, "max_tokens", "context_length_exceeded"),
+        ({"max_completion_tokens": 10**9}, "max_completion_tokens", "context_length_exceeded"),
+        ({"max_tokens": 10**30}, "max_tokens", "invalid_value"),
     ],
 )
 def test_bad_requests(client, model, extra, param, code):
@@ -266,6 +268,28 @@ def test_unknown_model(client):
     assert caught.value.code == "model_not_found"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("no/such-model")
+
+
+def test_a_base_address_without_v1(model):
+    with openai.OpenAI(**{**SETTINGS, "base_url": URL}) as client:
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.models.list()
+        assert caught.value.code == "unknown_url"
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.chat.completions.create(model=model, messages=MESSAGES)
+        assert "/v1/chat/completions" in caught.value.message
+
+
+def test_tool_calls_in_the_history(client, model):
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        *MESSAGES,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "42"}]},
+        {"role": "user", "content": "Go on."},
+    ]
+    reply = client.chat.completions.create(model=model, messages=messages, max_tokens=4)
+    assert reply.choices[0].finish_reason in ("stop", "length")
 
 
 def test_bodies_over_the_limit(client, model):

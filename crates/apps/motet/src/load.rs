@@ -10,7 +10,7 @@ use std::{
 use motet_engine::{Engine, EngineConfig, Limits};
 use motet_hub::{Hub, HubConfig, ModelRef};
 use motet_model::{
-    CpuExecutor, CpuOptions, Gguf, Isa, Precision,
+    CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision,
     gguf::{chat_template, tokenizer_spec},
 };
 use motet_text::{ChatTemplate, Tokenizer};
@@ -67,6 +67,7 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
         threads: settings.threads,
         kv_bytes: settings.kv_bytes,
         precision: Precision::Fast,
+        kv: KvFormat::F16,
         isa: Isa::detect(),
     };
     let executor = CpuExecutor::load(&gguf, options).map_err(Failure::usage)?;

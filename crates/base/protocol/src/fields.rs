@@ -104,11 +104,10 @@ impl<'a> Fields<'a> {
         self.get(name).map(|value| integer(value, &self.path(name), bounds)).transpose()
     }
 
-    /// A count that may exceed what any model can do: larger values read as the largest `u32`, and
-    /// the caller's own limit says what is possible.
+    /// A number of tokens; whether a model can do that many is its host's business.
     pub(crate) fn count(&self, name: &str, least: i64) -> Result<Option<u32>, RequestError> {
-        let value = self.integer(name, least..=i64::MAX)?;
-        Ok(value.map(|value| u32::try_from(value).unwrap_or(u32::MAX)))
+        let value = self.integer(name, least..=i64::from(u32::MAX))?;
+        Ok(value.map(|value| value as u32))
     }
 
     fn typed<T>(

@@ -25,6 +25,8 @@ pub struct Generation {
     /// Most tokens to generate, at least 1; absent: what is left of the context. When a request has
     /// both `max_tokens` and `max_completion_tokens`, the smaller holds, so neither is exceeded.
     pub max_tokens: Option<u32>,
+    /// Which of the two names errors about `max_tokens` use: the one that holds.
+    pub max_tokens_name: &'static str,
     /// End no earlier than after this many tokens.
     pub min_tokens: u32,
     /// How tokens are drawn.
@@ -83,10 +85,11 @@ impl Generation {
     pub(crate) fn read(fields: &Fields<'_>, own: &[&str]) -> Result<Self, RequestError> {
         let model = fields.required_string("model")?.to_owned();
         unsupported::check(fields)?;
-        let max_tokens = smaller(fields.count("max_tokens", 1)?, fields.count("max_completion_tokens", 1)?);
+        let (max_tokens, max_tokens_name) = max_tokens(fields)?;
         let generation = Self {
             model,
             max_tokens,
+            max_tokens_name,
             min_tokens: fields.count("min_tokens", 0)?.unwrap_or(0),
             sampling: Sampling::read(fields)?,
             stop: stop_strings(fields)?,
@@ -104,7 +107,7 @@ impl Generation {
     fn check_together(&self) -> Result<(), RequestError> {
         match self.max_tokens {
             Some(max) if self.min_tokens > max => {
-                let rule = format!("({}) must not exceed max_tokens ({max})", self.min_tokens);
+                let rule = format!("({}) must not exceed {} ({max})", self.min_tokens, self.max_tokens_name);
                 Err(RequestError::bad_value("min_tokens", rule))
             }
             _ => Ok(()),
@@ -157,11 +160,14 @@ fn unknown(fields: &Fields<'_>, own: &[&str]) -> Vec<String> {
     fields.names().filter(|name| !is_known(name)).map(str::to_owned).collect()
 }
 
-fn smaller(a: Option<u32>, b: Option<u32>) -> Option<u32> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+/// The smaller of the two limits, and its name.
+fn max_tokens(fields: &Fields<'_>) -> Result<(Option<u32>, &'static str), RequestError> {
+    let (old, new) = ("max_tokens", "max_completion_tokens");
+    Ok(match (fields.count(old, 1)?, fields.count(new, 1)?) {
+        (Some(a), Some(b)) if b < a => (Some(b), new),
+        (None, Some(b)) => (Some(b), new),
+        (a, _) => (a, old),
+    })
 }
 
 fn seed(fields: &Fields<'_>) -> Result<Option<u64>, RequestError> {

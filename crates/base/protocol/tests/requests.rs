@@ -63,6 +63,7 @@ fn bad_parameters_are_named() {
     check(json!({"seed": 1e30}), "seed", BadValue);
     check(json!({"max_tokens": 0}), "max_tokens", BadValue);
     check(json!({"max_tokens": -5}), "max_tokens", BadValue);
+    check(json!({"max_tokens": 1e30}), "max_tokens", BadValue);
     check(json!({"max_tokens": true}), "max_tokens", WrongType);
     check(json!({"max_completion_tokens": -1}), "max_completion_tokens", BadValue);
     check(json!({"max_tokens": 3, "min_tokens": 4}), "min_tokens", BadValue);
@@ -134,7 +135,10 @@ fn limits_and_seeds() {
     assert_eq!(limit(json!({"max_tokens": 10, "max_completion_tokens": 20})), Some(10));
     assert_eq!(limit(json!({"max_tokens": 30, "max_completion_tokens": 20})), Some(20));
     assert_eq!(limit(json!({"max_tokens": 1e9})), Some(1_000_000_000));
-    assert_eq!(limit(json!({"max_tokens": 1e30})), Some(u32::MAX));
+    let name = |extra| chat(extra).unwrap().generation.max_tokens_name;
+    assert_eq!(name(json!({"max_tokens": 10, "max_completion_tokens": 20})), "max_tokens");
+    assert_eq!(name(json!({"max_tokens": 30, "max_completion_tokens": 20})), "max_completion_tokens");
+    assert_eq!(name(json!({"max_completion_tokens": 20})), "max_completion_tokens");
     let sampling = |extra| chat(extra).unwrap().generation.sampling;
     assert_eq!(sampling(json!({"seed": u64::MAX})).seed, Some(u64::MAX));
     assert_eq!(sampling(json!({"seed": -1})).seed, Some(u64::MAX));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use motet_engine::{Engine, EngineConfig, Limits};
-use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, Precision};
+use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
 use motet_testkit::{Head, TinyModel, WeightType, tiny_model};
 use motet_types::{Backend, Event, Request, SamplingParams, StopTokens};
 
@@ -18,7 +18,8 @@ struct Setup {
 }
 
 fn engine(gguf: &Gguf, precision: Precision, setup: Setup) -> Arc<Engine> {
-    let options = CpuOptions { threads: setup.threads, kv_bytes: 64 << 20, precision, isa: setup.isa };
+    let kv = if precision == Precision::Exact { KvFormat::F32 } else { KvFormat::F16 };
+    let options = CpuOptions { threads: setup.threads, kv_bytes: 64 << 20, precision, kv, isa: setup.isa };
     let executor = CpuExecutor::load(gguf, options).unwrap();
     let limits = Limits { running: 16, step_tokens: setup.step_tokens, ..Limits::default() };
     let config = EngineConfig { id: "model".into(), vocab_size: u32::MAX, eos_tokens: vec![2], limits };

@@ -17,6 +17,7 @@ pub mod attention;
 mod blocks;
 mod elementwise;
 mod isa;
+pub mod kv;
 mod lines;
 mod matmul;
 mod panels;

@@ -1,7 +1,5 @@
-use std::alloc::Layout;
-
-use half::f16;
-use motet_kernels::attention::{BLOCK_TOKENS, KvElement, Span};
+use motet_kernels::attention::Span;
+use motet_kernels::kv::{BLOCK_TOKENS, KvArena, KvFormat};
 use motet_kernels::{Isa, Precision, ThreadPool};
 use motet_sched::{Capacity, Chunk, ExecuteError, Executor, StepOutput, StepPlan};
 use motet_types::TokenId;
@@ -18,8 +16,10 @@ pub struct CpuOptions {
     pub threads: usize,
     /// Bytes of the KV arena. Pages are taken from the system when first written.
     pub kv_bytes: usize,
-    /// Exact (f32 activations and KV) or fast (8-bit activations, f16 KV).
+    /// Exact (f32 activations) or fast (8-bit activations).
     pub precision: Precision,
+    /// How keys and values are kept.
+    pub kv: KvFormat,
     /// The instruction set; [`Isa::detect`] as a rule.
     pub isa: Isa,
 }
@@ -27,14 +27,9 @@ pub struct CpuOptions {
 /// A llama model and its KV arena on the CPU.
 pub struct CpuExecutor {
     llama: Llama,
-    kv: Kv,
+    /// One arena per layer.
+    kv: Vec<KvArena>,
     capacity: Capacity,
-}
-
-/// One arena per layer.
-enum Kv {
-    Exact(Vec<Vec<f32>>),
-    Fast(Vec<Vec<f16>>),
 }
 
 impl CpuExecutor {
@@ -51,26 +46,15 @@ impl CpuExecutor {
             context_length: config.context_length as u32,
             vocab_size: weights.embedding.rows() as u32,
         };
-        let elements = blocks * config.head_shape().block_elements();
-        let kv = match options.precision {
-            Precision::Exact => Kv::Exact(arenas(config.layers, elements)?),
-            Precision::Fast => Kv::Fast(arenas(config.layers, elements)?),
-        };
+        let arena = || KvArena::new(options.kv, config.head_shape(), blocks);
+        let arenas: Option<Vec<KvArena>> = (0..config.layers).map(|_| arena()).collect();
+        let kv = arenas.ok_or(ModelError::OutOfMemory { bytes: options.kv_bytes })?;
         Ok(Self { llama: Llama::new(config, weights, pool, options.isa), kv, capacity })
     }
 
     /// The model's sizes.
     pub fn config(&self) -> &LlamaConfig {
         &self.llama.config
-    }
-
-    /// Bytes one token takes in the arena.
-    pub fn kv_bytes_per_token(&self) -> usize {
-        let element = match self.kv {
-            Kv::Exact(_) => size_of::<f32>(),
-            Kv::Fast(_) => size_of::<f16>(),
-        };
-        self.llama.config.kv_elements_per_token() * element
     }
 
     /// Logits after the `wanted` tokens of one sequence: `wanted.len() × vocab_size`.
@@ -114,10 +98,7 @@ impl CpuExecutor {
             spans.push(Span { first_row, len: tokens.len(), start: *start as usize, blocks });
             first_row += tokens.len();
         }
-        match &mut self.kv {
-            Kv::Exact(arenas) => self.llama.forward(&tokens, &spans, arenas, wanted),
-            Kv::Fast(arenas) => self.llama.forward(&tokens, &spans, arenas, wanted),
-        }
+        self.llama.forward(&tokens, &spans, &mut self.kv, wanted)
     }
 }
 
@@ -143,32 +124,14 @@ const MAX_BLOCKS: usize = 1 << 22;
 
 /// Blocks that fit the memory.
 fn kv_blocks(config: &LlamaConfig, options: CpuOptions) -> Result<usize, ModelError> {
-    let element = if options.precision == Precision::Exact { size_of::<f32>() } else { size_of::<f16>() };
-    let per_token = config.kv_elements_per_token() * element;
-    let blocks = (options.kv_bytes / (per_token * BLOCK_TOKENS)).min(MAX_BLOCKS);
+    let per_block = config.layers * options.kv.block_bytes(config.head_shape());
+    let blocks = (options.kv_bytes / per_block).min(MAX_BLOCKS);
     if blocks == 0 {
-        let least = per_token * BLOCK_TOKENS;
-        let tokens = options.kv_bytes / per_token;
-        return Err(ModelError::KvTooSmall { given: options.kv_bytes, tokens, per_token, least });
+        return Err(ModelError::KvTooSmall {
+            given: options.kv_bytes,
+            tokens: BLOCK_TOKENS,
+            least: per_block,
+        });
     }
     Ok(blocks)
-}
-
-/// One zeroed arena per layer.
-fn arenas<E: KvElement>(layers: usize, elements: usize) -> Result<Vec<Vec<E>>, ModelError> {
-    let bytes = elements.saturating_mul(size_of::<E>());
-    (0..layers).map(|_| zeroed(elements).ok_or(ModelError::OutOfMemory { bytes })).collect()
-}
-
-/// Zero pages straight from the allocator, which takes them from the system when first written;
-/// filling a vector would write, and so occupy, all of them. `None` when the allocator refuses.
-#[allow(unsafe_code)]
-fn zeroed<E: KvElement>(len: usize) -> Option<Vec<E>> {
-    let layout = Layout::array::<E>(len).ok().filter(|layout| layout.size() > 0)?;
-    // SAFETY: the layout is not empty. All-zero bytes are a valid element, as `KvElement` demands, and
-    // the vector frees with the layout it was allocated with.
-    unsafe {
-        let start = std::alloc::alloc_zeroed(layout).cast::<E>();
-        (!start.is_null()).then(|| Vec::from_raw_parts(start, len, len))
-    }
 }

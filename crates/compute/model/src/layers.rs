@@ -1,6 +1,7 @@
 //! The forward pass: embeddings, layers, logits.
 
-use motet_kernels::attention::{Attention, KvElement, Span, write_kv};
+use motet_kernels::attention::{Attention, Span};
+use motet_kernels::kv::{KvArena, KvRows};
 use motet_kernels::{
     Activations, Isa, PackedMatrix, Product, RopeFrequencies, ThreadPool, add_assign, matmul, rms_norm, rope,
     silu_mul,
@@ -47,11 +48,11 @@ impl Llama {
     /// of the rows in `wanted`.
     ///
     /// `arenas` holds one KV arena per layer. Ids and positions were checked by the caller.
-    pub(crate) fn forward<E: KvElement>(
+    pub(crate) fn forward(
         &mut self,
         tokens: &[TokenId],
         spans: &[Span<'_>],
-        arenas: &mut [Vec<E>],
+        arenas: &mut [KvArena],
         wanted: &[usize],
     ) -> Vec<f32> {
         let mut buffers = std::mem::take(&mut self.buffers);
@@ -74,13 +75,7 @@ impl Llama {
         logits
     }
 
-    fn attention<E: KvElement>(
-        &self,
-        layer: &LayerWeights,
-        arena: &mut [E],
-        spans: &[Span<'_>],
-        b: &mut Buffers,
-    ) {
+    fn attention(&self, layer: &LayerWeights, arena: &mut KvArena, spans: &[Span<'_>], b: &mut Buffers) {
         let LlamaConfig { heads, head_dim, .. } = self.config;
         self.norm(&b.stream, &layer.attention_norm, &mut b.input);
         let products = [(&layer.query, &mut b.query), (&layer.key, &mut b.key), (&layer.value, &mut b.value)];
@@ -91,10 +86,10 @@ impl Llama {
             self.pool.for_rows(rows, width, &rotate);
         }
         for span in spans {
-            write_kv(arena, self.config.head_shape(), span, (&b.key, &b.value));
+            arena.write(span, span.start, KvRows { keys: &b.key, values: &b.value });
         }
         let scale = 1.0 / (head_dim as f32).sqrt();
-        let attention = Attention { arena, shape: self.config.head_shape(), scale, queries: &b.query, spans };
+        let attention = Attention { arena, scale, queries: &b.query, spans };
         let rows = b.query.len() / (heads * head_dim);
         attention.run(&self.pool, self.isa, b.input.fill(rows, heads * head_dim));
         b.input.quantize(&self.pool, self.isa);

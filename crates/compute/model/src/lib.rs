@@ -12,6 +12,7 @@ mod weights;
 pub use config::LlamaConfig;
 pub use cpu::{CpuExecutor, CpuOptions};
 pub use gguf::{Gguf, GgufError};
+pub use motet_kernels::kv::KvFormat;
 pub use motet_kernels::{Isa, Precision};
 
 /// Why a model can't be run.
@@ -23,21 +24,19 @@ pub enum ModelError {
     /// The system has not that much memory.
     #[error("the system refused {bytes} bytes for the KV arena; ask for less")]
     OutOfMemory {
-        /// Bytes of one layer's arena.
+        /// Bytes asked for.
         bytes: usize,
     },
     /// The KV arena is too small for one block.
     #[error(
-        "{given} bytes of KV memory hold {tokens} tokens of this model ({per_token} bytes each); give it at least {least} bytes"
+        "{given} bytes of KV memory are less than a block of {tokens} tokens takes; give it at least {least} bytes"
     )]
     KvTooSmall {
         /// Bytes given.
         given: usize,
-        /// Tokens that fit.
+        /// Tokens of a block.
         tokens: usize,
-        /// Bytes a token takes.
-        per_token: usize,
-        /// Bytes of the smallest useful arena.
+        /// Bytes of a block over all layers.
         least: usize,
     },
 }

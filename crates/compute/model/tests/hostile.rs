@@ -1,11 +1,16 @@
 //! Files whose header is damaged but still parses: loading and running them never panics.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
-use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, Precision};
+use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
 use motet_testkit::{GgufBuilder, Meta, TinyModel, tiny_model};
 
-const OPTIONS: CpuOptions =
-    CpuOptions { threads: 1, kv_bytes: 1 << 20, precision: Precision::Fast, isa: Isa::Scalar };
+const OPTIONS: CpuOptions = CpuOptions {
+    threads: 1,
+    kv_bytes: 1 << 20,
+    precision: Precision::Fast,
+    kv: KvFormat::F16,
+    isa: Isa::Scalar,
+};
 
 fn load(bytes: Vec<u8>) -> Result<CpuExecutor, String> {
     let gguf = Gguf::from_bytes("tiny.gguf", bytes).map_err(|e| e.to_string())?;

@@ -3,7 +3,7 @@
 //! Tolerances are those of the reference folder's README.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
-use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, Precision};
+use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
 use serde_json::Value;
 
 struct Tolerance {
@@ -46,7 +46,8 @@ const FAST: Tolerance = Tolerance {
 fn load(precision: Precision) -> Option<(CpuExecutor, std::path::PathBuf)> {
     let dir = motet_testkit::shared("reference/smollm2")?;
     let gguf = Gguf::open(&motet_testkit::default_model()?).unwrap();
-    let options = CpuOptions { threads: 2, kv_bytes: 256 << 20, precision, isa: Isa::detect() };
+    let kv = if precision == Precision::Exact { KvFormat::F32 } else { KvFormat::F16 };
+    let options = CpuOptions { threads: 2, kv_bytes: 256 << 20, precision, kv, isa: Isa::detect() };
     Some((CpuExecutor::load(&gguf, options).unwrap(), dir))
 }
 

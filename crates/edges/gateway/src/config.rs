@@ -2,6 +2,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::host::Hosts;
+
 /// Where the wall clock is read.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
@@ -22,13 +24,18 @@ pub struct GatewayConfig {
     /// Requests that are parsed and tokenized at once. Half the processors by default, at least one:
     /// the engine's threads need the others, and a long prompt keeps one busy for its whole length.
     pub prepare_workers: usize,
-    /// Requests that wait for a worker; more get 503. Each holds a body, so with the default of 32
-    /// the line holds at most 128 MiB, and a reader's patience is longer than 32 prompts take.
+    /// Requests that wait for a worker; more get 503. Short ones take milliseconds, so the default of
+    /// 256 is no wait, and a burst as long as the engine's own line passes.
     pub prepare_waiting: usize,
+    /// Bytes of the bodies of requests that wait for a worker or have one; more get 503. The default
+    /// of 64 MiB bounds the memory of the line, and its length where prompts take seconds.
+    pub prepare_bytes: usize,
     /// A step that takes longer makes `/readyz` fail, so that traffic goes elsewhere.
     pub stall_unready: Duration,
     /// A step that takes longer makes `/healthz` fail, so that a supervisor restarts the process.
     pub stall_dead: Duration,
+    /// Names by which requests may call this server.
+    pub hosts: Hosts,
     /// The wall clock, for `created` and for templates that print the date.
     pub clock: Clock,
     /// Randomness for ids and seeds.
@@ -43,9 +50,11 @@ impl Default for GatewayConfig {
             body_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(5),
             prepare_workers: (processors / 2).max(1),
-            prepare_waiting: 32,
+            prepare_waiting: 256,
+            prepare_bytes: 64 << 20,
             stall_unready: Duration::from_secs(10),
             stall_dead: Duration::from_secs(60),
+            hosts: Hosts::default(),
             clock: Arc::new(SystemTime::now),
             entropy: Arc::new(random_bits),
         }

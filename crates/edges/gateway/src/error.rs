@@ -36,16 +36,23 @@ pub(crate) enum ApiError {
     MethodNotAllowed(http::Method),
     #[error("the request body is larger than the {0} bytes this server takes")]
     TooLarge(usize),
-    #[error("the content type must be application/json, not '{0}'")]
+    #[error(
+        "the content type must be application/json, not '{0}'; set the header 'content-type: application/json'"
+    )]
     ContentType(String),
     #[error("the request body did not arrive within {0} s")]
     BodyTimeout(u64),
     #[error("the request body broke off")]
     BrokenBody,
+    #[error(
+        "this server answers requests to localhost and loopback addresses, not to '{0}'; \
+         a proxy in front of it has to send 'Host: localhost'"
+    )]
+    ForeignHost(String),
     #[error("the model is loading; try again in a moment")]
     Loading,
-    #[error("{waiting} requests wait to be read already; try again in a second")]
-    Busy { waiting: usize },
+    #[error("too many requests wait to be read already; try again in a second")]
+    Busy,
     #[error("{waiting} requests are waiting already; try again in {seconds} s")]
     QueueFull { waiting: u32, seconds: u32 },
     #[error("the engine is not working: {0}")]
@@ -61,8 +68,8 @@ pub(crate) enum ApiError {
 /// A prompt that doesn't fit, with the true numbers.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "This model's maximum context length is {limit} tokens. However, you requested {} tokens ({prompt} in '{param}'{}). \
-     Shorten '{param}' or ask for fewer tokens.",
+    "This model's maximum context length is {limit} tokens. However, you requested {} tokens ({prompt} in '{given_in}'{}). \
+     Shorten '{given_in}' or ask for fewer tokens.",
     u64::from(*prompt) + u64::from(max_tokens.unwrap_or(0)),
     max_tokens.map_or_else(|| ", which leaves no room for a reply".to_owned(), |max| format!(", {max} for the completion"))
 )]
@@ -73,7 +80,9 @@ pub(crate) struct ContextLength {
     pub(crate) prompt: u32,
     /// Tokens asked for, if the request said.
     pub(crate) max_tokens: Option<u32>,
-    /// `messages` or `prompt`.
+    /// Where the prompt came from: `messages` or `prompt`.
+    pub(crate) given_in: &'static str,
+    /// What has to change: the prompt, or the limit when the prompt alone would fit.
     pub(crate) param: &'static str,
 }
 
@@ -105,8 +114,9 @@ impl ApiError {
             Self::ContentType(_) => invalid(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_content_type", None),
             Self::BodyTimeout(_) => invalid(S::REQUEST_TIMEOUT, "request_timeout", None),
             Self::BrokenBody => invalid(S::BAD_REQUEST, "incomplete_body", None),
+            Self::ForeignHost(_) => invalid(S::FORBIDDEN, "host_not_allowed", None),
             Self::Loading => server(S::SERVICE_UNAVAILABLE, "model_loading", Some(LOADING_RETRY)),
-            Self::Busy { .. } => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY)),
+            Self::Busy => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY)),
             Self::QueueFull { seconds, .. } => {
                 let wait = Duration::from_secs(u64::from(*seconds).max(1));
                 server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(wait))
@@ -135,8 +145,11 @@ impl ApiError {
             SubmitError::UnknownToken { token, vocab_size } => {
                 Self::UnknownToken { param: param.into(), id: token, vocab_size }
             }
+            SubmitError::BadSampling { field, value, allowed } => {
+                RequestError::bad_value(field, format!("must be {allowed}, not {value}")).into()
+            }
             SubmitError::TooLong { prompt, max_tokens, limit } => {
-                ContextLength { limit, prompt, max_tokens: Some(max_tokens), param }.into()
+                ContextLength { limit, prompt, max_tokens: Some(max_tokens), given_in: param, param }.into()
             }
             SubmitError::QueueFull { waiting, retry_after_seconds } => {
                 Self::QueueFull { waiting, seconds: retry_after_seconds }

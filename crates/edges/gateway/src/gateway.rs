@@ -9,6 +9,7 @@ use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::ids;
 use crate::metrics::Metrics;
+use crate::null_content;
 use crate::prepare::Workers;
 
 /// A model that can be served, and everything that serving it needs.
@@ -31,6 +32,8 @@ pub(crate) struct Served {
     pub(crate) model: ServedModel,
     /// `system_fingerprint`.
     pub(crate) fingerprint: String,
+    /// Whether the template takes messages without content.
+    pub(crate) takes_null_content: bool,
 }
 
 /// Whether there is a model to serve.
@@ -58,7 +61,7 @@ impl Gateway {
     pub fn new(config: GatewayConfig) -> Arc<Self> {
         let state = watch::Sender::new(State::Loading);
         let metrics = Metrics::new(state.subscribe());
-        let workers = Workers::new(config.prepare_workers, config.prepare_waiting);
+        let workers = Workers::new(&config);
         Arc::new(Self { config, metrics: Arc::new(metrics), workers, state })
     }
 
@@ -68,7 +71,9 @@ impl Gateway {
         let shape = format!("{} {}", info.context_length, info.vocab_size);
         let fingerprint =
             ids::fingerprint(&[env!("CARGO_PKG_VERSION"), &model.id, &model.created.to_string(), &shape]);
-        self.state.send_replace(State::Ready(Arc::new(Served { model, fingerprint })));
+        let takes_null_content = model.template.as_deref().is_none_or(null_content::is_taken_by);
+        let served = Served { model, fingerprint, takes_null_content };
+        self.state.send_replace(State::Ready(Arc::new(served)));
     }
 
     /// There is no model, or none that works: `why` is for the operator and is shown to clients.

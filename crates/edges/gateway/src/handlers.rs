@@ -8,7 +8,7 @@ use motet_protocol::Streaming;
 use tokio::time::Instant;
 
 use crate::error::ApiError;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Served};
 use crate::prepare::{self, Job};
 use crate::reply::{Reply, note_down};
 use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
@@ -26,10 +26,9 @@ pub(crate) async fn chat(
     body: Body,
 ) -> Result<Response, ApiError> {
     let accepted = Instant::now();
-    let served = gateway.served()?;
-    let bytes = body::read(&gateway.config, &headers, body).await?;
+    let (served, bytes) = receive(&gateway, &headers, body).await?;
     let now = gateway.unix_seconds();
-    let job = gateway.workers.run(move || prepare::chat(served, &bytes, now)).await?;
+    let job = gateway.workers.run(bytes.len(), move || prepare::chat(served, &bytes, now)).await?;
     answer(gateway, job, accepted, "chatcmpl-", Chat).await
 }
 
@@ -40,10 +39,19 @@ pub(crate) async fn completions(
     body: Body,
 ) -> Result<Response, ApiError> {
     let accepted = Instant::now();
-    let served = gateway.served()?;
-    let bytes = body::read(&gateway.config, &headers, body).await?;
-    let job = gateway.workers.run(move || prepare::completion(served, &bytes)).await?;
+    let (served, bytes) = receive(&gateway, &headers, body).await?;
+    let job = gateway.workers.run(bytes.len(), move || prepare::completion(served, &bytes)).await?;
     answer(gateway, job, accepted, "cmpl-", TextCompletion).await
+}
+
+/// The model, and the request's body. It is read even when there is no model: see [`body::refuse`].
+async fn receive(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Arc<Served>, Vec<u8>), ApiError> {
+    let bytes = body::read(&gateway.config, headers, body).await;
+    Ok((gateway.served()?, bytes?))
 }
 
 /// Submits a job and answers with events or with one body.

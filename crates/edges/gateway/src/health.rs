@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -113,9 +114,11 @@ pub(crate) async fn models(Extract(gateway): Extract<Arc<Gateway>>) -> Json<Mode
 /// `GET /v1/models/{id}`, with or without its slashes encoded.
 pub(crate) async fn model(
     Extract(gateway): Extract<Arc<Gateway>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelObject>, ApiError> {
     let served = gateway.served()?;
+    // What does not decode to text is no model's name.
+    let Ok(Path(id)) = id else { return Err(ApiError::UnknownModel("\u{fffd}".into())) };
     if served.model.id != id {
         return Err(ApiError::UnknownModel(id.chars().take(100).collect()));
     }

@@ -1,8 +1,10 @@
-//! The HTTP front door: OpenAI-compatible API, health, metrics and the web app.
+//! The HTTP front door: OpenAI-compatible API, health, metrics and the web app. What clients may send
+//! and get is written down in `docs/api.md`, which changes with this crate.
 //!
 //! A request's way through:
 //!
-//! 1. `observe` gives it an id, counts and times it; a panic below becomes a JSON 500.
+//! 1. `observe` gives it an id, counts and times it; a panic below becomes a JSON 500. `host` turns
+//!    away what was sent to another name than this server's.
 //! 2. `body` reads it within size and time bounds.
 //! 3. `prepare` parses, renders and tokenizes on a blocking thread, a bounded number at once, and
 //!    checks everything that can be checked before a batch sees it.
@@ -23,8 +25,10 @@ mod error;
 mod gateway;
 mod handlers;
 mod health;
+mod host;
 mod ids;
 mod metrics;
+mod null_content;
 mod observe;
 mod prepare;
 mod reply;
@@ -36,4 +40,5 @@ mod wire;
 
 pub use config::{Clock, Entropy, GatewayConfig};
 pub use gateway::{Gateway, ServedModel};
+pub use host::Hosts;
 pub use serve::{SHUTDOWN_GRACE, serve};

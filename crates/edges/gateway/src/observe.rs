@@ -91,13 +91,3 @@ impl Drop for Watch {
 pub(crate) fn on_panic(_payload: Box<dyn Any + Send>) -> Response {
     ApiError::Internal.into_response()
 }
-
-/// The answer to a method that a known path does not have; the router adds `Allow`.
-pub(crate) async fn method_not_allowed(method: Method) -> Response {
-    ApiError::MethodNotAllowed(method).into_response()
-}
-
-/// The answer to a path that is neither API nor page.
-pub(crate) fn not_found(path: &str) -> Response {
-    ApiError::UnknownRoute(path.chars().take(100).collect()).into_response()
-}

@@ -1,7 +1,7 @@
 //! From a request's bytes to token sequences that a backend will take.
 //!
 //! This is processor work of up to seconds for a long prompt, so it runs on blocking threads, a bounded
-//! number at once and a bounded number waiting ([`GatewayConfig`](crate::GatewayConfig) says why).
+//! number at once and a bounded number waiting ([`GatewayConfig`] says why).
 
 use std::sync::Arc;
 
@@ -10,36 +10,48 @@ use motet_text::{CivilTime, RenderInput};
 use motet_types::TokenId;
 use tokio::sync::Semaphore;
 
+use crate::config::GatewayConfig;
 use crate::error::{ApiError, ContextLength};
 use crate::gateway::Served;
+use crate::null_content;
 
 /// Admission to the blocking threads.
 pub(crate) struct Workers {
     /// Permits for those that work or wait.
     places: Arc<Semaphore>,
+    /// Permits for their bodies, one for each [`UNIT`].
+    memory: Arc<Semaphore>,
     /// Permits for those that work.
     working: Arc<Semaphore>,
-    waiting: usize,
+    units: u32,
 }
 
+/// Bytes for which a body takes one permit.
+const UNIT: usize = 1024;
+
 impl Workers {
-    pub(crate) fn new(workers: usize, waiting: usize) -> Self {
-        let workers = workers.max(1);
-        let places = Arc::new(Semaphore::new(workers + waiting));
-        Self { places, working: Arc::new(Semaphore::new(workers)), waiting }
+    pub(crate) fn new(config: &GatewayConfig) -> Self {
+        let workers = config.prepare_workers.max(1);
+        let places = Arc::new(Semaphore::new(workers.saturating_add(config.prepare_waiting)));
+        let units = u32::try_from(config.prepare_bytes / UNIT).unwrap_or(u32::MAX);
+        let memory = Arc::new(Semaphore::new(units as usize));
+        Self { places, memory, working: Arc::new(Semaphore::new(workers)), units }
     }
 
-    /// Runs `work` when it is its turn. The permits belong to the work, not to the caller: work whose
-    /// client left still occupies a thread until it ends.
+    /// Runs `work` on a body of `bytes` when it is its turn. The permits belong to the work, not to the
+    /// caller: work whose client left still occupies a thread until it ends.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        bytes: usize,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let busy = |_| ApiError::Busy { waiting: self.waiting };
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(busy)?;
+        // A body larger than all the memory for bodies takes all of it.
+        let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).min(self.units);
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+        let memory = Arc::clone(&self.memory).try_acquire_many_owned(units).map_err(|_| ApiError::Busy)?;
         let turn = Arc::clone(&self.working).acquire_owned().await.map_err(|_| ApiError::Internal)?;
         let task = tokio::task::spawn_blocking(move || {
-            let _held = (place, turn);
+            let _held = (place, memory, turn);
             work()
         });
         // A join error is a panic inside `work`; the panic hook has reported it.
@@ -59,11 +71,14 @@ pub(crate) struct Job {
 
 /// Reads a chat request. `now` is in Unix seconds.
 pub(crate) fn chat(served: Arc<Served>, body: &[u8], now: u64) -> Result<Job, ApiError> {
-    let request = ChatRequest::from_body(&parse_body(body)?)?;
+    let mut request = ChatRequest::from_body(&parse_body(body)?)?;
     check_model(&served, &request.generation)?;
     let Some(template) = &served.model.template else {
         return Err(ApiError::Template("this model has no chat template; use /v1/completions".into()));
     };
+    if !served.takes_null_content {
+        null_content::fill(&mut request.messages);
+    }
     let input = RenderInput {
         messages: request.messages,
         add_generation_prompt: request.add_generation_prompt,
@@ -134,7 +149,11 @@ impl Job {
 
     pub(crate) fn too_long(&self, prompt: &[TokenId], limit: u32) -> ApiError {
         let prompt = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
-        ContextLength { limit, prompt, max_tokens: self.generation.max_tokens, param: self.param }.into()
+        let max_tokens = self.generation.max_tokens;
+        // A prompt that leaves room for a reply is not what has to change.
+        let is_limit_at_fault = max_tokens.is_some() && prompt < limit;
+        let param = if is_limit_at_fault { self.generation.max_tokens_name } else { self.param };
+        ContextLength { limit, prompt, max_tokens, given_in: self.param, param }.into()
     }
 }
 
@@ -166,21 +185,41 @@ mod tests {
 
     #[tokio::test]
     async fn workers_are_bounded() {
-        let workers = Workers::new(1, 1);
+        let config = GatewayConfig { prepare_workers: 1, prepare_waiting: 1, ..GatewayConfig::default() };
+        let small = 100;
+        let workers = Workers::new(&config);
         let (release, gate) = std::sync::mpsc::channel::<()>();
-        let first = workers.run(move || gate.recv().map_err(|_| ApiError::Internal));
-        let second = workers.run(|| Ok(()));
+        let first = workers.run(small, move || gate.recv().map_err(|_| ApiError::Internal));
+        let second = workers.run(small, || Ok(()));
         let third = async {
-            let full = workers.run(|| Ok(())).await;
+            let full = workers.run(small, || Ok(())).await;
             release.send(()).unwrap();
             full
         };
         let (first, second, third) = tokio::join!(biased; first, second, third);
         assert!(first.is_ok() && second.is_ok());
-        assert!(matches!(third, Err(ApiError::Busy { waiting: 1 })));
-        assert!(workers.run(|| Ok(())).await.is_ok());
-        let panicked = workers.run(|| -> Result<(), ApiError> { panic!("for the test") }).await;
+        assert!(matches!(third, Err(ApiError::Busy)));
+        assert!(workers.run(small, || Ok(())).await.is_ok());
+        let panicked = workers.run(small, || -> Result<(), ApiError> { panic!("for the test") }).await;
         assert!(matches!(panicked, Err(ApiError::Internal)));
-        assert!(workers.run(|| Ok(())).await.is_ok());
+        assert!(workers.run(small, || Ok(())).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn bodies_that_wait_are_bounded_together() {
+        let config = GatewayConfig { prepare_workers: 1, prepare_bytes: 8 << 10, ..GatewayConfig::default() };
+        let workers = Workers::new(&config);
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let first = workers.run(6 << 10, move || gate.recv().map_err(|_| ApiError::Internal));
+        let second = async {
+            let too_much = workers.run(4 << 10, || Ok(())).await;
+            release.send(()).unwrap();
+            too_much
+        };
+        let (first, too_much) = tokio::join!(biased; first, second);
+        assert!(first.is_ok());
+        assert!(matches!(too_much, Err(ApiError::Busy)));
+        assert!(workers.run(4 << 10, || Ok(())).await.is_ok());
+        assert!(workers.run(1 << 20, || Ok(())).await.is_ok());
     }
 }

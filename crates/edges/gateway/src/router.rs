@@ -1,21 +1,23 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::Method;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::error::ApiError;
 use crate::gateway::Gateway;
-use crate::observe::{method_not_allowed, not_found, observe, on_panic};
-use crate::{handlers, health, web};
+use crate::observe::{observe, on_panic};
+use crate::{body, handlers, health, host, web};
 
 impl Gateway {
     /// All routes. Whatever is not one of them is the web app's, when it is asked for with GET.
     pub fn router(self: &Arc<Self>) -> Router {
         Router::new()
+            .route("/", get(page))
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
             .route("/metrics", get(health::metrics))
@@ -25,6 +27,7 @@ impl Gateway {
             .route("/v1/completions", post(handlers::completions))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(page)
+            .layer(from_fn_with_state(Arc::clone(self), host::check))
             .layer(CatchPanicLayer::custom(on_panic))
             .layer(from_fn_with_state(Arc::clone(self), observe))
             .with_state(Arc::clone(self))
@@ -32,12 +35,24 @@ impl Gateway {
 }
 
 /// A file of the web app, or a JSON 404 where a program asked.
-async fn page(request: Request) -> Response {
+async fn page(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let path = request.uri().path();
-    let is_api = path == "/v1" || path.starts_with("/v1/");
+    // A base address that ends in a slash gives paths that begin with two.
+    let plain = path.trim_start_matches('/');
+    let is_api = plain == "v1" || plain.starts_with("v1/");
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if is_api || !is_read {
-        return not_found(path);
+    let found = if is_read && !is_api { web::respond(plain, request.headers(), web::embedded) } else { None };
+    match found {
+        Some(response) => response,
+        None => {
+            let error = ApiError::UnknownRoute(path.chars().take(100).collect());
+            body::refuse(&gateway.config, request, error).await
+        }
     }
-    web::respond(path, request.headers(), web::embedded).unwrap_or_else(|| not_found(path))
+}
+
+/// The answer to a method that a known path does not have; the router adds `Allow`.
+async fn method_not_allowed(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let error = ApiError::MethodNotAllowed(request.method().clone());
+    body::refuse(&gateway.config, request, error).await
 }

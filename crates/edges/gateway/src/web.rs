@@ -33,15 +33,18 @@ pub(crate) fn embedded(path: &str) -> Option<Asset> {
     Some(Asset { bytes: file.data, sha256: file.metadata.sha256_hash() })
 }
 
-/// The answer to GET `path`: a file, or for a path without an extension the page itself, because the
-/// page has routes of its own. `None` when a file is absent.
+/// The answer to GET `path`, which begins without a slash: a file, or, where a browser goes to a path
+/// without an extension, the page itself, because the page has routes of its own. `None` when a file is
+/// absent, or when a program asks for a path that is none.
 pub(crate) fn respond(
     path: &str,
     headers: &HeaderMap,
     find: impl Fn(&str) -> Option<Asset>,
 ) -> Option<Response> {
-    let path = path.trim_start_matches('/');
     let is_file = path.rsplit('/').next().is_some_and(|name| name.contains('.'));
+    if !is_file && !path.is_empty() && !wants_page(headers) {
+        return None;
+    }
     let name = if is_file { path } else { INDEX };
     let mut response = match find(name) {
         Some(asset) => file(name, asset, headers),
@@ -52,6 +55,12 @@ pub(crate) fn respond(
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     Some(response)
+}
+
+/// Whether the client names HTML as something it takes: a browser does so when it goes to an address.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
 fn file(name: &str, asset: Asset, request: &HeaderMap) -> Response {
@@ -130,36 +139,47 @@ mod tests {
         response.headers().get(name).unwrap().to_str().unwrap().to_owned()
     }
 
+    fn accepting(kinds: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(kinds))])
+    }
+
     #[test]
     fn files_and_pages() {
-        let check = |path: &str, want: Option<(&str, &str)>| {
-            let response = respond(path, &HeaderMap::new(), site);
+        let browser = accepting("text/html,application/xhtml+xml,*/*;q=0.8");
+        let program = accepting("*/*");
+        let check = |headers: &HeaderMap, path: &str, want: Option<(&str, &str)>| {
+            let response = respond(path, headers, site);
             let got =
                 response.map(|r| (header_of(&r, header::CONTENT_TYPE), header_of(&r, header::CACHE_CONTROL)));
             assert_eq!(got, want.map(|(kind, caching)| (kind.to_owned(), caching.to_owned())), "{path}");
         };
         let html = "text/html; charset=utf-8";
-        check("/", Some((html, "no-cache")));
-        check("/index.html", Some((html, "no-cache")));
-        check("/chat/some-id", Some((html, "no-cache")));
-        check("/favicon.svg", Some(("image/svg+xml", "no-cache")));
         let immutable = "public, max-age=31536000, immutable";
-        check("/assets/app-1a2b.js", Some(("text/javascript; charset=utf-8", immutable)));
-        check("/assets/app-old.js", None);
-        check("/../Cargo.toml", None);
+        for headers in [&browser, &program, &HeaderMap::new()] {
+            check(headers, "", Some((html, "no-cache")));
+            check(headers, "index.html", Some((html, "no-cache")));
+            check(headers, "favicon.svg", Some(("image/svg+xml", "no-cache")));
+            check(headers, "assets/app-1a2b.js", Some(("text/javascript; charset=utf-8", immutable)));
+            check(headers, "assets/app-old.js", None);
+            check(headers, "../Cargo.toml", None);
+        }
+        check(&browser, "chat/some-id", Some((html, "no-cache")));
+        check(&program, "chat/some-id", None);
+        check(&accepting("application/json"), "models", None);
+        check(&HeaderMap::new(), "models", None);
     }
 
     #[test]
     fn unchanged_files_are_not_sent_again() {
-        let first = respond("/favicon.svg", &HeaderMap::new(), site).unwrap();
+        let first = respond("favicon.svg", &HeaderMap::new(), site).unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone());
-        assert_eq!(respond("/favicon.svg", &headers, site).unwrap().status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(respond("favicon.svg", &headers, site).unwrap().status(), StatusCode::NOT_MODIFIED);
     }
 
     #[test]
     fn without_the_web_app_the_page_says_how_to_build_it() {
-        let response = respond("/", &HeaderMap::new(), |_| None).unwrap();
+        let response = respond("", &HeaderMap::new(), |_| None).unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         assert!(header_of(&response, header::CONTENT_SECURITY_POLICY).starts_with("default-src 'self'"));
         assert!(ABSENT.contains("npm ci") && ABSENT.contains("cargo xtask serve"));

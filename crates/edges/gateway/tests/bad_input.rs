@@ -6,12 +6,15 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use futures_util::StreamExt;
 use http::Request;
-use motet_gateway::{Gateway, GatewayConfig};
+use motet_gateway::{Gateway, GatewayConfig, Hosts};
+use motet_text::ChatTemplate;
 use motet_types::SubmitError;
 use serde_json::{Value, json};
 use support::client::{Reply, chat, complete, get, post, post_request, send};
@@ -76,6 +79,93 @@ async fn a_body_that_never_comes() {
     refused(&post(&router, CHAT, Body::from_stream(broken)).await, 400, None, "incomplete_body");
 }
 
+/// A client that writes before it reads would see a broken connection, not the answer.
+#[tokio::test]
+async fn what_is_refused_unread_is_read_to_its_end() {
+    let (_, router) = ready();
+    let loading = Gateway::new(config()).router();
+    let check = async |router: &Router, path: &str, content_type: &str, host: &str, want: (u16, &str)| {
+        let left = Arc::new(AtomicUsize::new(100));
+        let taken = Arc::clone(&left);
+        let chunks = futures_util::stream::iter(0..100).map(move |_| {
+            taken.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, std::io::Error>(vec![b' '; 1 << 16])
+        });
+        let request = Request::post(path).header("content-type", content_type).header("host", host);
+        let got = send(router, request.body(Body::from_stream(chunks)).unwrap()).await;
+        refused(&got, want.0, None, want.1);
+        assert_eq!(left.load(Ordering::SeqCst), 0, "{path} {content_type} {host}");
+    };
+    let json = "application/json";
+    check(&router, CHAT, "text/plain", "localhost", (415, "unsupported_content_type")).await;
+    check(&router, "/v1/nope", json, "localhost", (404, "unknown_url")).await;
+    check(&router, "/v1/models", json, "localhost", (405, "method_not_allowed")).await;
+    check(&router, CHAT, json, "evil.example", (403, "host_not_allowed")).await;
+    check(&loading, CHAT, json, "localhost", (503, "model_loading")).await;
+}
+
+/// A page of another site can point its own name at this machine; then its requests have that name.
+#[tokio::test]
+async fn hosts() {
+    let check = async |hosts: Hosts, path: &str, host: &str, status: u16| {
+        let gateway = Gateway::new(GatewayConfig { hosts, ..config() });
+        gateway.set_ready(served(Fake::new(|_| reply("ok"))));
+        let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
+        let got = send(&gateway.router(), request).await;
+        assert_eq!(got.status.as_u16(), status, "{path} {host}");
+        if status == 403 {
+            refused(&got, 403, None, "host_not_allowed");
+            assert!(got.text.contains(host), "{}", got.text);
+        }
+    };
+    for path in ["/", "/v1/models", "/metrics", "/nope.js"] {
+        check(Hosts::default(), path, "evil.example", 403).await;
+    }
+    check(Hosts::default(), "/v1/models", "localhost:8080", 200).await;
+    check(Hosts::default(), "/v1/models", "[::1]:8080", 200).await;
+    check(Hosts::Local(vec!["chat.example".into()]), "/v1/models", "chat.example", 200).await;
+    check(Hosts::Any, "/v1/models", "evil.example", 200).await;
+}
+
+/// A web page may leave the content type out without asking the server first.
+#[tokio::test]
+async fn a_page_has_to_name_the_content_type() {
+    let (_, router) = ready();
+    let check = async |content_type: Option<&str>, want: u16| {
+        let body = json!({"model": MODEL, "prompt": "a"}).to_string();
+        let mut request = Request::post(COMPLETIONS).body(Body::from(body)).unwrap();
+        let headers = request.headers_mut();
+        headers.insert("origin", "http://localhost:8080".parse().unwrap());
+        headers.extend(content_type.map(|value| (http::header::CONTENT_TYPE, value.parse().unwrap())));
+        assert_eq!(send(&router, request).await.status.as_u16(), want, "{content_type:?}");
+    };
+    check(None, 415).await;
+    check(Some("application/json"), 200).await;
+}
+
+/// Messages that a reply with tool calls left in the history, for a template that adds texts.
+#[tokio::test]
+async fn messages_without_content() {
+    let fake = Fake::new(|_| reply("ok"));
+    let gateway = Gateway::new(config());
+    let adding = "{% for m in messages %}{{ m.role + ': ' + m.content + ';' }}{% endfor %}";
+    let template = Some(Arc::new(ChatTemplate::new(adding, "", "").unwrap()));
+    gateway.set_ready(motet_gateway::ServedModel { template, ..served(fake.clone()) });
+    let router = gateway.router();
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{"}});
+    for content in [json!({"content": null}), json!({})] {
+        let mut calling = json!({"role": "assistant", "tool_calls": [call]});
+        calling.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
+        let answer =
+            json!({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "42"}]});
+        let messages = json!([{"role": "user", "content": "a"}, calling, answer]);
+        let got = chat(&router, json!({"messages": messages})).await;
+        assert_eq!(got.status, 200, "{}", got.text);
+    }
+    let want: Vec<u32> = "user: a;assistant: ;tool: 42;".bytes().map(u32::from).collect();
+    assert!(fake.seen.lock().unwrap().iter().all(|request| request.prompt == want));
+}
+
 #[tokio::test]
 async fn content_types() {
     let (_, router) = ready();
@@ -121,7 +211,9 @@ async fn unknown_models() {
         refused(&complete(&router, json!({"model": name})).await, 404, Some("model"), "model_not_found");
     }
     assert!(fake.seen.lock().unwrap().is_empty());
-    refused(&get(&router, "/v1/models/nope").await, 404, Some("model"), "model_not_found");
+    for path in ["/v1/models/nope", "/v1/models/%ff", "/v1/models/%2e%2e%2fx"] {
+        refused(&get(&router, path).await, 404, Some("model"), "model_not_found");
+    }
     for path in ["/v1/models/lab/tiny", "/v1/models/lab%2Ftiny", "/v1/models/lab%2ftiny"] {
         assert_eq!(get(&router, path).await.json()["id"], MODEL, "{path}");
     }
@@ -133,6 +225,9 @@ async fn routes_and_methods() {
     refused(&get(&router, "/v1/nope").await, 404, None, "unknown_url");
     refused(&get(&router, "/v1").await, 404, None, "unknown_url");
     refused(&post(&router, "/nope", "{}").await, 404, None, "unknown_url");
+    // What a base address without /v1, or with a slash too many, leads to.
+    refused(&get(&router, "/models").await, 404, None, "unknown_url");
+    refused(&get(&router, "//v1/models").await, 404, None, "unknown_url");
     refused(&get(&router, "/no-such-file.js").await, 404, None, "unknown_url");
     let check = async |got: Reply, allow: &str| {
         refused(&got, 405, None, "method_not_allowed");
@@ -142,6 +237,7 @@ async fn routes_and_methods() {
     check(get(&router, COMPLETIONS).await, "POST").await;
     check(post(&router, "/v1/models", "{}").await, "GET,HEAD").await;
     check(post(&router, "/healthz", "{}").await, "GET,HEAD").await;
+    check(post(&router, "/", "{}").await, "GET,HEAD").await;
     let page = get(&router, "/").await;
     assert_eq!(page.status, 200);
     assert!(page.header("content-type").starts_with("text/html"));
@@ -186,11 +282,11 @@ async fn lengths() {
         }
     };
     check(context - 96, json!(96), None).await;
-    check(context - 96, json!(97), Some((400, "prompt", code))).await;
+    check(context - 96, json!(97), Some((400, "max_tokens", code))).await;
     check(context - 1, json!(null), None).await;
     check(context, json!(null), Some((400, "prompt", code))).await;
     check(context + 500, json!(null), Some((400, "prompt", code))).await;
-    check(1, json!(1_000_000_000), Some((400, "prompt", code))).await;
+    check(1, json!(1_000_000_000), Some((400, "max_tokens", code))).await;
     check(1, json!(0), Some((400, "max_tokens", "invalid_value"))).await;
     check(1, json!(-5), Some((400, "max_tokens", "invalid_value"))).await;
     check(0, json!(null), Some((400, "prompt", "invalid_value"))).await;
@@ -280,7 +376,9 @@ async fn refusals_of_the_backend() {
     assert_eq!((got.header("retry-after"), got.header("retry-after-ms")), ("3", "3000"));
     check(SubmitError::Down("out of memory".into()), 503, None, "engine_down").await;
     let long = SubmitError::TooLong { prompt: 20, max_tokens: 9, limit: 24 };
-    check(long, 400, Some("messages"), "context_length_exceeded").await;
+    check(long, 400, Some("max_tokens"), "context_length_exceeded").await;
+    let sampling = SubmitError::BadSampling { field: "min_p", value: "2".into(), allowed: "from 0 to 1" };
+    check(sampling, 400, Some("min_p"), "invalid_value").await;
     let token = SubmitError::UnknownToken { token: 9, vocab_size: 8 };
     check(token, 400, Some("messages"), "invalid_value").await;
 }
@@ -298,9 +396,14 @@ async fn a_small_arena_shortens_replies_of_open_length() {
     let router = gateway(&fake).router();
     assert_eq!(complete(&router, json!({"prompt": "abcd"})).await.status, 200);
     assert_eq!(fake.only_request().max_tokens, 60);
-    for extra in [json!({"prompt": "abcd", "max_tokens": 61}), json!({"prompt": "x".repeat(64)})] {
+    for (extra, param) in [
+        (json!({"prompt": "abcd", "max_tokens": 61}), "max_tokens"),
+        (json!({"prompt": "abcd", "max_completion_tokens": 61}), "max_completion_tokens"),
+        (json!({"prompt": "x".repeat(64)}), "prompt"),
+        (json!({"prompt": "x".repeat(64), "max_tokens": 1}), "prompt"),
+    ] {
         let got = complete(&router, extra).await;
-        refused(&got, 400, Some("prompt"), "context_length_exceeded");
+        refused(&got, 400, Some(param), "context_length_exceeded");
         assert!(got.text.contains("64 tokens"), "{}", got.text);
     }
 }

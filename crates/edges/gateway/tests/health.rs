@@ -97,7 +97,7 @@ async fn metrics() {
         "motet_sequences_cancelled_total 0",
         "motet_http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status=\"200\"} 1",
         "motet_http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status=\"404\"} 1",
-        "motet_http_requests_total{route=\"other\",method=\"GET\",status=\"200\"} 1",
+        "motet_http_requests_total{route=\"other\",method=\"GET\",status=\"404\"} 1",
         "motet_time_to_first_token_seconds_count 1",
         "motet_inter_token_seconds_count 1",
     ] {

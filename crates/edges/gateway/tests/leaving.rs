@@ -34,7 +34,7 @@ impl Server {
     async fn post(&self, path: &str, body: Value) -> TcpStream {
         let body = body.to_string();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();

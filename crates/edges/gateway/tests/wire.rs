@@ -91,7 +91,7 @@ async fn silence_is_filled_with_comments() {
     assert!(events.ends_with("data: [DONE]\n\n"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn stream_headers() {
     let fake = Fake::new(|_| reply("a"));
     let got = chat(&gateway(&fake).router(), json!({"stream": true, "tempature": 2})).await;

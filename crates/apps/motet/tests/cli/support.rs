@@ -102,14 +102,14 @@ impl Server {
     }
 
     pub fn get(&self, path: &str) -> Response {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: motet\r\nConnection: close\r\n\r\n")).read()
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")).read()
     }
 
     /// Posts JSON; the caller reads the answer as it comes.
     pub fn post(&self, path: &str, body: &serde_json::Value) -> Reply {
         let body = body.to_string();
         self.send(&format!(
-            "POST {path} HTTP/1.1\r\nHost: motet\r\nConnection: close\r\nContent-Type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         ))
