@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Locator, Page, Route } from "playwright-core";
 import { expect } from "vitest";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -47,6 +47,16 @@ export class ChatPage {
   async ask(text: string): Promise<void> {
     await this.box.fill(text);
     await this.send.click();
+  }
+
+  /** Asks for a reply that goes on until it is stopped, however short the model would have made it. */
+  async askWithoutEnd(text: string): Promise<void> {
+    const goOn = async (route: Route) => {
+      const body = route.request().postDataJSON() as Record<string, unknown>;
+      await route.continue({ postData: { ...body, ignore_eos: true } });
+    };
+    await this.page.route("**/v1/chat/completions", goOn, { times: 1 });
+    await this.ask(text);
   }
 
   /** Waits until the first words of the last reply are there. */

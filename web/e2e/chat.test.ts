@@ -47,7 +47,7 @@ describe("chat page", () => {
 
   it("stops in mid-reply, keeps the text and frees the sequence", async () => {
     chat = await ChatPage.open(browser, url);
-    await chat.ask(LONG);
+    await chat.askWithoutEnd(LONG);
     const partial = await chat.firstWords();
     await chat.stop.click();
     const { status, text } = await chat.ended();
@@ -68,7 +68,7 @@ describe("chat page", () => {
     chat = await ChatPage.open(browser, url);
     await chat.ask(SHORT);
     const { text } = await chat.ended();
-    await chat.ask(LONG);
+    await chat.askWithoutEnd(LONG);
     await chat.firstWords();
     await chat.box.fill("a draft");
     await chat.page.reload();
