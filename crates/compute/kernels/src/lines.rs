@@ -1,38 +1,40 @@
 use std::alloc::Layout;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Zeroed bytes that start on a cache line, so that a panel's vectors never straddle two.
 pub(crate) struct Lines {
-    lines: Vec<Line>,
+    /// Room for `len` bytes from the first cache line in it on.
+    bytes: Vec<u8>,
+    start: usize,
     len: usize,
 }
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
 impl Lines {
     pub(crate) fn zeroed(len: usize) -> Self {
-        Self { lines: vec![Line([0; 64]); len.div_ceil(64)], len }
+        Self::of(vec![0; len + LINE], len)
     }
 
-    /// Zero pages straight from the allocator, which takes them from the system when first written.
-    /// `None` when it refuses.
+    /// The same, `None` when the allocator refuses.
+    ///
+    /// Zero pages are taken from the system when first written. The allocator gives them like that only
+    /// where no alignment is asked for: with one it zeroes, and so occupies, all of them.
     pub(crate) fn try_zeroed(len: usize) -> Option<Self> {
-        let count = len.div_ceil(64);
-        let layout = Layout::array::<Line>(count).ok()?;
-        if count == 0 {
-            return Some(Self::zeroed(0));
-        }
-        // SAFETY: the layout is not empty, zero bytes are a valid `Line`, and the vector frees with the
-        // layout it was allocated with.
-        let lines = unsafe {
-            let start = std::alloc::alloc_zeroed(layout).cast::<Line>();
-            if start.is_null() {
-                return None;
-            }
-            Vec::from_raw_parts(start, count, count)
-        };
-        Some(Self { lines, len })
+        let layout = Layout::array::<u8>(len.checked_add(LINE)?).ok()?;
+        // SAFETY: the layout is not empty, zero bytes are valid, and the vector frees with the layout it was
+        // allocated with.
+        let bytes = unsafe {
+            let start = std::alloc::alloc_zeroed(layout);
+            (!start.is_null()).then(|| Vec::from_raw_parts(start, layout.size(), layout.size()))
+        }?;
+        Some(Self::of(bytes, len))
+    }
+
+    fn of(bytes: Vec<u8>, len: usize) -> Self {
+        // The vector is never grown, so its buffer stays where it is.
+        let start = bytes.as_ptr().align_offset(LINE).min(LINE);
+        Self { bytes, start, len }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -40,12 +42,42 @@ impl Lines {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `lines` owns at least `len` initialised bytes and u8 has no alignment.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        &self.bytes[self.start..][..self.len]
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` makes the borrow unique.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        &mut self.bytes[self.start..][..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begins_on_a_line_and_is_zero() {
+        for len in [0, 1, 63, 64, 1000] {
+            for mut lines in [Lines::zeroed(len), Lines::try_zeroed(len).unwrap()] {
+                assert_eq!(lines.len(), len);
+                assert!(lines.as_slice().iter().all(|byte| *byte == 0));
+                assert!(len == 0 || lines.as_slice().as_ptr().addr().is_multiple_of(LINE));
+                lines.as_mut_slice().fill(1);
+            }
+        }
+        assert!(Lines::try_zeroed(usize::MAX).is_none());
+    }
+
+    /// An arena of many times the machine's memory would not be granted if its pages were occupied.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn untouched_pages_take_no_memory() {
+        let resident = || -> usize {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            status.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let before = resident();
+        let lines = Lines::try_zeroed(1 << 30).unwrap();
+        assert!(resident() - before < 100 << 20, "{} bytes", resident() - before);
+        drop(lines);
     }
 }
