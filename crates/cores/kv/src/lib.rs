@@ -1,101 +1,116 @@
-//! The KV block pool: which block belongs to whom.
+//! The KV block pool and its prefix index: which block belongs to whom, and what it holds.
 //!
-//! The pool owns block identity; the bytes are the executor's. First version: blocks are taken for
-//! a sequence's whole life and given back at its end. Sharing and the prefix index come with the
-//! engine's next version.
+//! The pool owns block *identity*; the bytes are the executor's. A block is [`block_tokens`]
+//! consecutive positions of one sequence in one *group* of layers. A [`Table`] is one sequence's
+//! blocks; dropping it gives them back.
+//!
+//! ```text
+//!            reserve               append fills it            last holder drops
+//!   free ──────────────► filling ─────────────────► full ──────────────────────► cached
+//!    ▲                   mutable,                   immutable,                  hash kept,
+//!    │                   one holder                 hashed, shareable ◄──────── evictable
+//!    │                      │ drop                     │ drop, if unhashed  hit    │
+//!    └──────────────────────┴──────────────────────────┴───────────────────────────┘ evict
+//!                                                                                  │
+//!                                        fill ◄──────── second tier ◄──────────────┘ spill
+//! ```
+//!
+//! - **Prefix index.** A full block's [`BlockHash`] is a keyed hash over its [`Scope`] (who may share),
+//!   the hash of the block before it, and its tokens. Equal hash therefore means equal scope and tokens
+//!   from position 0 on, and so, by contract 1, equal bytes: a block that becomes full while an equal one
+//!   is cached is replaced by it. Only full blocks are hashed; blocks filled while decoding are too.
+//! - **Eviction.** Unhashed blocks are reused first, then cached ones, least recently used first; a table's
+//!   tail is older than its head.
+//! - **Windows.** A group with a window holds only the blocks that a later query can still see. A prefix of
+//!   `n` blocks counts as cached when every group has what a query at its end can see.
+//! - **Second tier.** The pool decides *what* is spilled and filled and in which slot; the engine moves the
+//!   bytes. One planning round is everything up to a call of [`Pool::take_spills`]; the step that follows
+//!   carries out, in this order: spills, copies, fills, compute. In that order no block or slot is
+//!   overwritten before it is read. From then until the step's failed fills are reported, tables may be
+//!   dropped but no block may be taken.
 //!
 //! # Invariants ([`Pool::check`])
-//! - free + taken = total, and no block is in the free list twice.
-//! - [`Blocks`] is neither cloned nor built elsewhere, so a block has one holder.
+//! - used + cached + free = total in every group; a block is in exactly one of these states.
+//! - A block's reference count equals the number of tables and pins that hold it ([`Pool::audit`]), plus one
+//!   while a fill handed out in this round has yet to be planned in full.
+//! - The index names exactly the blocks that have a hash; cached blocks have one, free blocks have none.
+//! - The LRU lists are intact and hold exactly the cached blocks, or the spilled ones without a pending fill.
+//! - The second tier is within its bounds; what a pending fill reads stays there until the round ends.
+//!
+//! # Locks
+//! One mutex per pool. It is held for the length of one call, never while calling out, so there is no lock
+//! order to keep.
+//!
+//! [`block_tokens`]: PoolConfig::block_tokens
 
-/// Identity of a KV block inside one arena.
+mod arena;
+mod config;
+mod event;
+mod hash;
+mod list;
+mod lookup;
+mod pool;
+mod second_tier;
+mod state;
+mod table;
+
+pub use config::{Admission, GroupConfig, PoolConfig, SecondTier, Tiers};
+pub use event::{KvEvent, KvEventKind, Tier};
+pub use hash::{BlockHash, CacheKey, Scope, ScopeParts};
+pub use pool::{Counts, GroupCounts, Pin, Pool, Probe, Totals};
+pub use table::Table;
+
+/// Identity of a block inside one group's arena: `0..GroupConfig::blocks`.
 pub type BlockId = u32;
 
-/// Blocks held by one sequence, in order of position. Give them back to the pool they came from.
-#[derive(Debug, Default, PartialEq, Eq)]
-#[must_use = "blocks that are dropped are lost to the pool"]
-pub struct Blocks(Vec<BlockId>);
+/// Stands in block tables of windowed groups for blocks that no later query can see.
+pub const NO_BLOCK: BlockId = BlockId::MAX;
 
-impl Blocks {
-    /// The block table.
-    pub fn ids(&self) -> &[BlockId] {
-        &self.0
-    }
+/// Bytes to be read out of a block into a slot of the second tier, before the step writes anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Spill {
+    /// The group whose arena the block is in.
+    pub group: usize,
+    /// Where the bytes are.
+    pub block: BlockId,
+    /// What they are; the fill that reads the slot names the same.
+    pub hash: BlockHash,
+    /// Where they go: below [`SecondTier::max_blocks`]. What was there before is not wanted any more.
+    pub slot: u32,
 }
 
-/// The blocks of one arena.
-#[derive(Debug)]
-pub struct Pool {
-    free: Vec<BlockId>,
-    total: u32,
+/// Bytes to be put from a slot of the second tier into a block, before the step computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fill {
+    /// The group whose arena the block is in.
+    pub group: usize,
+    /// Where the bytes go.
+    pub block: BlockId,
+    /// What they must be: the slot's last spill named the same.
+    pub hash: BlockHash,
+    /// Where they are.
+    pub slot: u32,
 }
 
-impl Pool {
-    /// A pool of `total` free blocks.
-    pub fn new(total: u32) -> Self {
-        Self { free: (0..total).rev().collect(), total }
-    }
-
-    /// Takes `count` blocks, or none when fewer are free.
-    pub fn take(&mut self, count: u32) -> Option<Blocks> {
-        let keep = self.free.len().checked_sub(count as usize)?;
-        Some(Blocks(self.free.split_off(keep)))
-    }
-
-    /// Takes back what [`take`](Self::take) gave.
-    pub fn give_back(&mut self, blocks: Blocks) {
-        self.free.extend(blocks.0);
-        debug_assert!(self.free.len() <= self.total as usize);
-    }
-
-    /// Blocks of the arena.
-    pub fn total(&self) -> u32 {
-        self.total
-    }
-
-    /// Blocks that are taken.
-    pub fn used(&self) -> u32 {
-        self.total - self.free.len() as u32
-    }
-
-    /// States the invariants; `held` are all block tables given out.
-    pub fn check<'a>(&self, held: impl Iterator<Item = &'a Blocks>) -> Result<(), String> {
-        let mut seen = vec![false; self.total as usize];
-        for &id in self.free.iter().chain(held.flat_map(|blocks| blocks.ids())) {
-            match seen.get_mut(id as usize) {
-                Some(seen) if !*seen => *seen = true,
-                Some(_) => return Err(format!("block {id} has two holders")),
-                None => return Err(format!("block {id} is not one of the {}", self.total)),
-            }
-        }
-        match seen.iter().position(|seen| !seen) {
-            Some(id) => Err(format!("block {id} is lost")),
-            None => Ok(()),
-        }
-    }
+/// Bytes to be copied between two blocks of a group, before the step computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockCopy {
+    /// The group whose arena both are in.
+    pub group: usize,
+    /// Source.
+    pub from: BlockId,
+    /// Destination.
+    pub to: BlockId,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn blocks_are_conserved(operations in proptest::collection::vec((any::<bool>(), 0u32..8), 0..60)) {
-            let mut pool = Pool::new(20);
-            let mut held = Vec::new();
-            for (take, n) in operations {
-                if take {
-                    let room = pool.total() - pool.used();
-                    let taken = pool.take(n);
-                    prop_assert_eq!(taken.is_some(), n <= room);
-                    held.extend(taken);
-                } else if !held.is_empty() {
-                    pool.give_back(held.swap_remove(n as usize % held.len()));
-                }
-                prop_assert_eq!(pool.check(held.iter()), Ok(()));
-            }
-        }
-    }
+/// Fewer blocks can be had than are needed; nothing was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("group {group} can give {available} KV blocks and {needed} are needed")]
+pub struct OutOfBlocks {
+    /// The first group that lacks blocks.
+    pub group: usize,
+    /// Blocks that were needed, including those to be left spare.
+    pub needed: u32,
+    /// Blocks that are free or cached without a holder.
+    pub available: u32,
 }
