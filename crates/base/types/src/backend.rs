@@ -1,4 +1,5 @@
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_core::Stream;
 
@@ -12,8 +13,12 @@ pub trait Backend: Send + Sync {
     /// The model behind it.
     fn model(&self) -> &ModelInfo;
 
-    /// Queues `request`; never waits. The prompt is checked before it can reach a batch.
-    fn submit(&self, request: Request) -> Result<EventStream, SubmitError>;
+    /// Queues `request`; never waits. The prompt is checked before it can reach a batch. One stream per
+    /// sample, in order.
+    fn submit(&self, request: Request) -> Result<Vec<EventStream>, SubmitError>;
+
+    /// When the first token of such a request is to be expected, from now.
+    fn estimate(&self, lane: usize, prompt_tokens: u32) -> Duration;
 
     /// What it is doing now.
     fn load(&self) -> Load;
@@ -33,22 +38,32 @@ pub struct ModelInfo {
 }
 
 /// A snapshot of a backend's work. Counters only grow.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Load {
     /// Sequences in the batch.
     pub running: u32,
     /// Sequences that wait for room.
     pub waiting: u32,
-    /// KV blocks of the arena.
+    /// Sequences that gave up their blocks and wait to come back.
+    pub preempted: u32,
+    /// KV blocks of the arena: used, cached and free ones.
     pub kv_blocks_total: u32,
     /// KV blocks that hold tokens of live sequences.
     pub kv_blocks_used: u32,
+    /// KV blocks that hold no live sequence's tokens and can be hit or reused.
+    pub kv_blocks_cached: u32,
+    /// Blocks in the second tier.
+    pub kv_blocks_spilled: u32,
     /// Tokens in a KV block.
     pub kv_block_tokens: u32,
     /// Counter: steps run.
     pub steps: u64,
     /// Counter: seconds spent in steps.
     pub step_seconds: f64,
+    /// Part of its time that the last step was expected to use; above 1 where decodes alone take longer.
+    pub budget_used: f64,
+    /// Counter: prompt tokens found in the prefix cache.
+    pub cached_tokens: u64,
     /// Counter: prompt tokens computed.
     pub prompt_tokens: u64,
     /// Counter: tokens generated.
@@ -59,8 +74,29 @@ pub struct Load {
     pub cancelled: u64,
     /// Counter: sequences that failed.
     pub failed: u64,
+    /// Counter: times a sequence gave up its blocks.
+    pub preemptions: u64,
     /// Seconds since the last step began while there is work; 0 when idle.
     pub stalled_seconds: f64,
+    /// By lane, as configured.
+    pub lanes: Vec<LaneLoad>,
+}
+
+/// One lane's part of a [`Load`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LaneLoad {
+    /// Its name.
+    pub name: String,
+    /// Sequences in the batch.
+    pub running: u32,
+    /// Sequences that wait for room.
+    pub waiting: u32,
+    /// Sequences that gave up their blocks and wait to come back.
+    pub preempted: u32,
+    /// Counter: prompt tokens computed.
+    pub prompt_tokens: u64,
+    /// Counter: tokens generated.
+    pub output_tokens: u64,
 }
 
 /// Why a request was not taken.
@@ -110,6 +146,35 @@ pub enum SubmitError {
         /// A guess at when a place is free.
         retry_after_seconds: u32,
     },
+    /// The first token would come later than the lane promises.
+    #[error(
+        "the first token is expected in {estimate_seconds} s, later than promised; try again in {retry_after_seconds} s"
+    )]
+    TooSlow {
+        /// When it would come.
+        estimate_seconds: u32,
+        /// When the promise is likely to hold again.
+        retry_after_seconds: u32,
+    },
+    /// More samples than can run together, or none.
+    #[error("{samples} samples were asked for; at least 1 and at most {limit} can run at once")]
+    Samples {
+        /// How many.
+        samples: usize,
+        /// How many can be.
+        limit: usize,
+    },
+    /// No such lane.
+    #[error("lane {lane} does not exist; there are {lanes}")]
+    UnknownLane {
+        /// The lane asked for.
+        lane: usize,
+        /// How many there are.
+        lanes: usize,
+    },
+    /// The backend is shutting down: what it has taken ends as asked, and it takes no more.
+    #[error("the engine is shutting down and takes no more requests")]
+    Draining,
     /// The backend stopped and takes no work.
     #[error("the engine stopped: {0}")]
     Down(String),

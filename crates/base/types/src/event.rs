@@ -66,6 +66,9 @@ pub enum ReplyError {
         /// Index of the token that could not be drawn.
         index: u32,
     },
+    /// The request's deadline passed.
+    #[error("the reply was not finished by its deadline")]
+    DeadlinePassed,
     /// The backend stopped working.
     #[error("the engine stopped: {0}")]
     BackendDown(String),

@@ -8,9 +8,9 @@ mod backend;
 mod event;
 mod request;
 
-pub use backend::{Backend, EventStream, Load, ModelInfo, SubmitError};
+pub use backend::{Backend, EventStream, LaneLoad, Load, ModelInfo, SubmitError};
 pub use event::{Event, FinishReason, Logprobs, ReplyError, TokenEvent, Usage};
-pub use request::{Request, SamplingParams, StopTokens};
+pub use request::{Origin, Request, SamplingParams, StopTokens};
 
 /// Index into a model's vocabulary.
 pub type TokenId = u32;

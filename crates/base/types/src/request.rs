@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::TokenId;
 
 /// What a backend is asked to do: continue `prompt`.
@@ -10,12 +12,29 @@ pub struct Request {
     pub prompt: Vec<TokenId>,
     /// Most tokens to generate, at least 1.
     pub max_tokens: u32,
-    /// How each token is drawn.
-    pub sampling: SamplingParams,
+    /// How each token is drawn, one per parallel sample; at least one. The prompt is computed once for all.
+    pub samples: Vec<SamplingParams>,
     /// Which tokens end the reply.
     pub stop: StopTokens,
     /// `Some(k)`: report each token's log-probability and those of the `k` likeliest.
     pub logprobs: Option<u8>,
+    /// On whose behalf.
+    pub origin: Origin,
+    /// When, from now, the reply is of no use any more.
+    pub deadline: Option<Duration>,
+}
+
+/// On whose behalf a request runs: what it may share, and whose turn it takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Cached prefixes are shared inside a tenant and never beyond; set by whoever authenticated it.
+    pub tenant: String,
+    /// Who takes turns inside a lane.
+    pub user: u64,
+    /// Index into the backend's lanes; 0 where there is one.
+    pub lane: usize,
+    /// Divides the tenant's cache further, as the client asked (`prompt_cache_key`).
+    pub cache_namespace: Option<String>,
 }
 
 /// How a token is drawn from logits. Transforms apply in the order of the fields, then the token is

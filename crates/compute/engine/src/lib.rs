@@ -1,13 +1,18 @@
 //! The step loop: schedule, execute, sample, publish.
 //!
-//! One thread owns the schedule and the executor. Requests come in through a bounded inbox, events
-//! go out through one bounded channel per reply, so neither side ever waits for the other's
-//! pace: the loop never blocks on a reader, and a reader that leaves is noticed at the next step.
+//! The schedule is shared under a lock so that a request is refused at once, with a reason; the lock is
+//! held for a plan or a commit, never while a step computes. One thread owns the executor, the replies and
+//! the second tier. Events go out through one bounded channel per reply: the loop never waits for a
+//! reader, and a reader that leaves is noticed at the next step.
 
 mod engine;
-mod inbox;
+mod moves;
 mod reply;
+mod shared;
 mod step_loop;
+mod tier;
 
-pub use engine::{Engine, EngineConfig, StartError};
-pub use motet_sched::Limits;
+pub use engine::{CacheConfig, Engine, EngineConfig, StartError};
+pub use motet_kv::CacheKey;
+pub use motet_sched::{LaneConfig, LaneKind, SchedConfig};
+pub use tier::TierConfig;

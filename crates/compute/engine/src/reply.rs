@@ -1,4 +1,5 @@
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
@@ -16,6 +17,9 @@ pub(crate) struct Reply {
     max_tokens: u32,
     logprobs: Option<u8>,
     prompt: u32,
+    /// Prompt tokens found cached, once the first chunk has shown it; one for all samples of a request,
+    /// since they share the prompt's chunks.
+    cached: Arc<OnceLock<u32>>,
     output: u32,
     events: mpsc::Sender<Event>,
     /// The last event is out; nothing may follow it.
@@ -48,23 +52,28 @@ impl Stream for Events {
     }
 }
 
-/// The two sides of a reply.
+/// The two sides of each of a request's replies.
 ///
 /// The channel holds every event the reply can have, so sending never waits; its memory grows with
 /// what is in it, not with the bound.
-pub(crate) fn channel(request: &Request) -> (Reply, EventStream) {
-    let (events, receiver) = mpsc::channel(request.max_tokens as usize + 1);
-    let reply = Reply {
-        sampling: request.sampling,
-        stop: request.stop.clone(),
-        max_tokens: request.max_tokens,
-        logprobs: request.logprobs,
-        prompt: request.prompt.len() as u32,
-        output: 0,
-        events,
-        is_over: false,
+pub(crate) fn channels(request: &Request) -> (Vec<Reply>, Vec<EventStream>) {
+    let cached = Arc::<OnceLock<u32>>::default();
+    let channel = |sampling: &SamplingParams| {
+        let (events, receiver) = mpsc::channel(request.max_tokens as usize + 1);
+        let reply = Reply {
+            sampling: *sampling,
+            stop: request.stop.clone(),
+            max_tokens: request.max_tokens,
+            logprobs: request.logprobs,
+            prompt: request.prompt.len() as u32,
+            cached: Arc::clone(&cached),
+            output: 0,
+            events,
+            is_over: false,
+        };
+        (reply, Box::pin(Events(receiver)) as EventStream)
     };
-    (reply, Box::pin(Events(receiver)))
+    request.samples.iter().map(channel).unzip()
 }
 
 impl Reply {
@@ -73,9 +82,10 @@ impl Reply {
         self.events.is_closed()
     }
 
-    /// Tokens of its prompt.
-    pub(crate) fn prompt_tokens(&self) -> u32 {
-        self.prompt
+    /// Notes where the first chunk began: what is before it need not be computed. Later chunks don't count;
+    /// what is before them was computed for this reply.
+    pub(crate) fn note_cached(&mut self, start: u32) {
+        self.cached.get_or_init(|| start.min(self.prompt));
     }
 
     /// Draws the next token from its logits and tells the reader.
@@ -89,9 +99,14 @@ impl Reply {
         }
     }
 
+    /// Ends the reply with an error.
+    pub(crate) fn fail(&mut self, error: ReplyError) {
+        self.end(Event::Failed(error));
+    }
+
     /// Ends the reply because the engine stops.
     pub(crate) fn fail_down(&mut self, why: &str) {
-        self.end(Event::Failed(ReplyError::BackendDown(why.to_owned())));
+        self.fail(ReplyError::BackendDown(why.to_owned()));
     }
 
     fn draw(&self, logits: &mut [f32], eos_tokens: &[TokenId]) -> Result<Drawn, NonFinite> {
@@ -126,7 +141,11 @@ impl Reply {
     }
 
     fn finish(&mut self, reason: FinishReason) -> Next {
-        let usage = Usage { prompt: self.prompt, cached: 0, output: self.output };
+        let usage = Usage {
+            prompt: self.prompt,
+            cached: self.cached.get().copied().unwrap_or(0),
+            output: self.output,
+        };
         self.end(Event::Finished { reason, usage });
         Next::Finished
     }

@@ -4,45 +4,42 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use motet_sched::{ExecuteError, Executor, Fifo, Limits, StepOutput, StepPlan};
-use motet_types::{Load, ModelInfo, SequenceId};
+use motet_sched::{Chunk, ExecuteError, Executor, Next, Outcome, StepOutput, StepPlan};
+use motet_types::{ModelInfo, ReplyError, SequenceId};
 
-use crate::inbox::Inbox;
-use crate::reply::{Next, Reply};
+use crate::moves;
+use crate::reply::{self, Reply};
+use crate::shared::{Arrived, Shared};
+use crate::tier::Tier;
+
+/// Plans without work, one after the other, before the loop gives up: a deadline or a preempted sequence
+/// may need one more look, turning in circles would pass for work.
+const IDLE_PLANS: u32 = 8;
 
 /// The state of the engine's thread.
 ///
 /// # Invariants
-/// - `replies` has exactly the sequences of the schedule, waiting and running.
-/// - After every step the schedule's own invariants hold; debug builds check them.
+/// - `replies` has the sequences of the scheduler, less those that arrived since the last turn.
 pub(crate) struct StepLoop {
     executor: Box<dyn Executor>,
     info: ModelInfo,
-    schedule: Fifo,
     replies: HashMap<SequenceId, Reply>,
-    inbox: Arc<Inbox>,
-    load: Load,
+    tier: Option<Tier>,
+    shared: Arc<Shared>,
     /// Logits of one row as the executor returns them.
     row_len: usize,
+    idle_plans: u32,
 }
 
 impl StepLoop {
     pub(crate) fn new(
         executor: Box<dyn Executor>,
         info: ModelInfo,
-        limits: Limits,
-        inbox: Arc<Inbox>,
+        tier: Option<Tier>,
+        shared: Arc<Shared>,
     ) -> Self {
-        let capacity = executor.capacity();
-        Self {
-            executor,
-            info,
-            schedule: Fifo::new(capacity, limits),
-            replies: HashMap::new(),
-            load: inbox.load(),
-            inbox,
-            row_len: capacity.vocab_size as usize,
-        }
+        let row_len = executor.capacity().vocab_size as usize;
+        Self { executor, info, replies: HashMap::new(), tier, shared, row_len, idle_plans: 0 }
     }
 
     /// Runs until the engine is closed. A panic or a failed step ends every reply with an error and
@@ -58,99 +55,118 @@ impl StepLoop {
             Ok(Ok(())) => tracing::info!("the engine was shut down"),
             _ => tracing::error!(reason = why, "the engine stopped"),
         }
-        self.inbox.fail(&why, self.replies.len() as u64);
-        self.replies.drain().for_each(|(_, mut reply)| reply.fail_down(&why));
+        let ids: Vec<SequenceId> = self.replies.keys().copied().collect();
+        let arrived = self.shared.fail(&why, &ids);
+        let replies = self.replies.drain().map(|(_, reply)| reply);
+        replies
+            .chain(arrived.into_iter().flat_map(|arrived| arrived.replies))
+            .for_each(|mut reply| reply.fail_down(&why));
     }
 
     fn steps(&mut self) -> Result<(), ExecuteError> {
-        while let Some(arrived) = self.inbox.take(self.replies.is_empty()) {
-            for submission in arrived {
-                self.replies.insert(submission.sequence.id, submission.reply);
-                // The inbox keeps the line within the schedule's bound, and has refused what never fits.
-                self.schedule
-                    .submit(submission.sequence)
-                    .map_err(|full| ExecuteError(format!("{full:?}")))?;
+        while let Some(turn) = self.shared.wait() {
+            for Arrived { ids, replies } in turn.arrived {
+                self.replies.extend(ids.into_iter().zip(replies));
             }
-            self.drop_abandoned();
-            let plan = self.schedule.plan();
-            if !plan.chunks.is_empty() {
-                self.step(&plan)?;
+            if self.shared.is_closed() {
+                return Ok(());
+            }
+            let gone = self.abandoned();
+            let (plan, expired) = self.shared.plan(&gone, turn.now);
+            for mut reply in expired.iter().filter_map(|id| self.replies.remove(id)) {
+                reply.fail(ReplyError::DeadlinePassed);
+            }
+            if !plan.is_empty() {
+                self.idle_plans = 0;
+                self.step(plan)?;
             } else if !self.replies.is_empty() {
-                // Turning in circles would look like work; an error is heard.
-                return Err(ExecuteError(format!("none of {} sequences can run", self.replies.len())));
+                self.idle_plans += 1;
+                if self.idle_plans > IDLE_PLANS {
+                    return Err(ExecuteError(format!("none of {} sequences can run", self.replies.len())));
+                }
             }
-            debug_assert_eq!(self.schedule.check(), Ok(()));
-            self.publish();
         }
         Ok(())
     }
 
-    fn step(&mut self, plan: &StepPlan) -> Result<(), ExecuteError> {
+    /// Takes out the replies whose readers have left and names them.
+    fn abandoned(&mut self) -> Vec<SequenceId> {
+        let gone: Vec<_> = self.replies.iter().filter(|(_, r)| r.is_abandoned()).map(|(id, _)| *id).collect();
+        gone.iter().for_each(|id| {
+            self.replies.remove(id);
+        });
+        gone
+    }
+
+    fn step(&mut self, mut plan: StepPlan) -> Result<(), ExecuteError> {
         let began = Instant::now();
-        self.inbox.step_begins(began);
-        let output = self.executor.execute(plan)?;
-        self.schedule.commit(plan);
-        for chunk in &plan.chunks {
-            let prompt = self.replies.get(&chunk.sequence).map_or(0, Reply::prompt_tokens);
-            let end = chunk.start + chunk.tokens.len() as u32;
-            self.load.prompt_tokens += u64::from(prompt.min(end) - prompt.min(chunk.start));
-        }
-        self.sample(plan, output)?;
-        self.load.steps += 1;
-        self.load.step_seconds += began.elapsed().as_secs_f64();
+        let failed_fills = moves::carry_out(&plan, &mut *self.executor, self.tier.as_mut(), &self.shared);
+        plan.drop_dependents(&failed_fills);
+        let output =
+            if plan.chunks.is_empty() { StepOutput::default() } else { self.executor.execute(&plan)? };
+        let elapsed = began.elapsed();
+        let results = self.sample(&plan, output)?;
+        self.shared.commit(&plan, Outcome { elapsed, results, failed_fills });
         Ok(())
     }
 
-    fn sample(&mut self, plan: &StepPlan, mut output: StepOutput) -> Result<(), ExecuteError> {
-        let vocab_size = self.info.vocab_size as usize;
+    /// Draws the next token of every sequence that wanted logits.
+    fn sample(
+        &mut self,
+        plan: &StepPlan,
+        mut output: StepOutput,
+    ) -> Result<Vec<(SequenceId, Next)>, ExecuteError> {
         let wanted = plan.chunks.iter().filter(|chunk| chunk.wants_logits).count();
         if output.logits.len() != wanted * self.row_len {
-            return Err(ExecuteError(format!(
-                "{} logits for {wanted} rows of {}",
-                output.logits.len(),
-                self.row_len
-            )));
+            let found = output.logits.len();
+            return Err(ExecuteError(format!("{found} logits for {wanted} rows of {}", self.row_len)));
         }
-        let rows = output.logits.chunks_exact_mut(self.row_len);
-        for (chunk, row) in plan.chunks.iter().filter(|chunk| chunk.wants_logits).zip(rows) {
-            let Some(reply) = self.replies.get_mut(&chunk.sequence) else { continue };
-            match reply.advance(&mut row[..vocab_size], &self.info.eos_tokens) {
-                Next::Append(token) => {
-                    self.load.output_tokens += 1;
-                    self.schedule.append(chunk.sequence, token);
-                }
-                Next::Finished => {
-                    self.load.output_tokens += 1;
-                    self.load.finished += 1;
-                    self.remove(chunk.sequence);
-                }
-                Next::Failed => {
-                    self.load.failed += 1;
-                    self.remove(chunk.sequence);
-                }
+        let mut results = Vec::new();
+        let mut rows = output.logits.chunks_exact_mut(self.row_len);
+        for chunk in &plan.chunks {
+            self.note_cached(chunk);
+            if !chunk.wants_logits {
+                continue;
+            }
+            let Some(row) = rows.next() else { break };
+            let row = &mut row[..self.info.vocab_size as usize];
+            for id in chunk.siblings.iter().chain([&chunk.sequence]) {
+                // A sample that forbids tokens changes its row, so all but the last get a copy.
+                let mut copy;
+                let logits = if *id == chunk.sequence {
+                    &mut *row
+                } else {
+                    copy = row.to_vec();
+                    &mut copy[..]
+                };
+                results.extend(self.advance(*id, logits).map(|next| (*id, next)));
             }
         }
-        Ok(())
+        Ok(results)
     }
 
-    fn drop_abandoned(&mut self) {
-        let gone: Vec<_> = self.replies.iter().filter(|(_, r)| r.is_abandoned()).map(|(id, _)| *id).collect();
-        for id in gone {
-            self.load.cancelled += 1;
-            self.remove(id);
+    fn advance(&mut self, id: SequenceId, logits: &mut [f32]) -> Option<Next> {
+        let next = self.replies.get_mut(&id)?.advance(logits, &self.info.eos_tokens);
+        Some(match next {
+            reply::Next::Append(token) => Next::Append(token),
+            reply::Next::Finished => {
+                self.replies.remove(&id);
+                Next::Finish
+            }
+            reply::Next::Failed => {
+                self.replies.remove(&id);
+                Next::Fail
+            }
+        })
+    }
+
+    /// A reply's first chunk begins where the cache ended, or one token before.
+    fn note_cached(&mut self, chunk: &Chunk) {
+        for id in chunk.siblings.iter().chain([&chunk.sequence]) {
+            if let Some(reply) = self.replies.get_mut(id) {
+                reply.note_cached(chunk.start);
+            }
         }
-    }
-
-    fn remove(&mut self, id: SequenceId) {
-        self.replies.remove(&id);
-        self.schedule.remove(id);
-    }
-
-    fn publish(&mut self) {
-        self.load.running = self.schedule.running() as u32;
-        self.load.waiting = self.schedule.waiting() as u32;
-        self.load.kv_blocks_used = self.schedule.blocks_used();
-        self.inbox.publish(self.load);
     }
 }
 

@@ -2,32 +2,87 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
-use motet_engine::{Engine, EngineConfig, Limits};
+use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, SchedConfig, TierConfig};
 use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
 use motet_testkit::{Head, TinyModel, WeightType, tiny_model};
-use motet_types::{Backend, Event, Request, SamplingParams, StopTokens};
+use motet_types::{Backend, Event, EventStream, Load, Logprobs, Origin, Request, SamplingParams, StopTokens};
 
-#[derive(Debug, Clone, Copy)]
+/// Everything that must not change a token.
+#[derive(Debug, Clone)]
 struct Setup {
     threads: usize,
     isa: Isa,
     /// Tokens of a step: small ones cut prompts into chunks.
-    step_tokens: usize,
+    step_tokens: u32,
+    running: usize,
+    /// Tokens of the arena; few force preemption.
+    kv_tokens: usize,
+    cache: Cache,
 }
 
-fn engine(gguf: &Gguf, precision: Precision, setup: Setup) -> Arc<Engine> {
-    let kv = if precision == Precision::Exact { KvFormat::F32 } else { KvFormat::F16 };
-    let options = CpuOptions { threads: setup.threads, kv_bytes: 64 << 20, precision, kv, isa: setup.isa };
-    let executor = CpuExecutor::load(gguf, options).unwrap();
-    let limits = Limits { running: 16, step_tokens: setup.step_tokens, ..Limits::default() };
-    let config = EngineConfig { id: "model".into(), vocab_size: u32::MAX, eos_tokens: vec![2], limits };
-    Engine::start(Box::new(executor), config).unwrap()
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    Off,
+    On,
+    /// With a second tier, so that preempted sequences come back by filling.
+    TwoTiers,
 }
 
-/// Sixteen requests of different lengths, temperatures and seeds.
-fn requests(vocab: u32, max_tokens: u32) -> Vec<Request> {
+impl Setup {
+    fn plain() -> Self {
+        Self {
+            threads: 1,
+            isa: Isa::detect(),
+            step_tokens: 512,
+            running: 16,
+            kv_tokens: 1 << 14,
+            cache: Cache::Off,
+        }
+    }
+}
+
+struct Model<'a> {
+    gguf: &'a Gguf,
+    precision: Precision,
+    kv: KvFormat,
+}
+
+impl Model<'_> {
+    fn engine(&self, setup: &Setup) -> Arc<Engine> {
+        let probe = CpuOptions {
+            threads: 1,
+            kv_bytes: 1 << 26,
+            precision: self.precision,
+            kv: self.kv,
+            isa: setup.isa,
+        };
+        let config = motet_model::LlamaConfig::read(self.gguf).unwrap();
+        let block = config.layers * self.kv.block_bytes(config.head_shape());
+        let options = CpuOptions { threads: setup.threads, kv_bytes: setup.kv_tokens / 16 * block, ..probe };
+        let executor = CpuExecutor::load(self.gguf, options).unwrap();
+        let tier = TierConfig { folder: std::env::temp_dir(), max_bytes: 1 << 24, max_age: Duration::MAX };
+        let cache = CacheConfig {
+            is_on: setup.cache != Cache::Off,
+            key: CacheKey::new([3; 32]),
+            model: "model".into(),
+            second_tier: (setup.cache == Cache::TwoTiers).then_some(tier),
+        };
+        let sched = SchedConfig {
+            max_running: setup.running,
+            max_step_tokens: setup.step_tokens,
+            ..SchedConfig::default()
+        };
+        let config =
+            EngineConfig { id: "model".into(), vocab_size: u32::MAX, eos_tokens: vec![2], sched, cache };
+        Engine::start(Box::new(executor), config).unwrap()
+    }
+}
+
+/// `count` requests of different lengths, temperatures and seeds; many share a beginning.
+fn requests(count: u32, vocab: u32, longest: u32, output: u32) -> Vec<Request> {
     let sampling = |i: u32| match i % 4 {
         0 => SamplingParams::GREEDY,
         1 => SamplingParams { seed: u64::from(i), ..SamplingParams::default() },
@@ -35,20 +90,33 @@ fn requests(vocab: u32, max_tokens: u32) -> Vec<Request> {
         _ => SamplingParams { temperature: 1.5, top_p: 0.9, seed: u64::from(i), ..SamplingParams::default() },
     };
     let request = |i: u32| Request {
-        prompt: (0..1 + i * 7).map(|t| 3 + (t * 31 + i * 17) % (vocab - 3)).collect(),
-        max_tokens: max_tokens + i,
-        sampling: sampling(i),
+        prompt: (0..1 + i * 37 % longest).map(|t| 3 + (t * 31 + i % 5 * 17) % (vocab - 3)).collect(),
+        max_tokens: output + i % 11,
+        samples: vec![sampling(i)],
         stop: StopTokens { ignore_eos: true, ..StopTokens::default() },
         logprobs: Some(2),
+        origin: Origin::default(),
+        deadline: None,
     };
-    (0..16).map(request).collect()
+    (0..count).map(request).collect()
 }
 
-/// All events of the requests, log-probabilities included, run one after the other or at once.
-fn run(engine: &Engine, requests: &[Request], together: bool) -> Vec<Vec<Event>> {
+/// A reply's tokens with their log-probabilities: equal logits, not only equal choices.
+type Reply = Vec<(u32, Option<Box<Logprobs>>)>;
+
+/// The replies of the requests, run one after the other or at once.
+fn run(engine: &Engine, requests: &[Request], together: bool) -> Vec<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let collect = |stream: motet_types::EventStream| runtime.block_on(stream.collect());
-    let submit = |request: &Request| engine.submit(request.clone()).unwrap();
+    let collect = |stream: EventStream| -> Reply {
+        let events: Vec<Event> = runtime.block_on(stream.collect());
+        assert!(matches!(events.last(), Some(Event::Finished { .. })), "{:?}", events.last());
+        let token = |event| match event {
+            Event::Token(token) => Some((token.token, token.logprobs)),
+            _ => None,
+        };
+        events.into_iter().filter_map(token).collect()
+    };
+    let submit = |request: &Request| engine.submit(request.clone()).unwrap().remove(0);
     if !together {
         return requests.iter().map(|request| collect(submit(request))).collect();
     }
@@ -56,46 +124,97 @@ fn run(engine: &Engine, requests: &[Request], together: bool) -> Vec<Vec<Event>>
     streams.into_iter().map(collect).collect()
 }
 
-fn check(gguf: &Gguf, precision: Precision, requests: &[Request], setups: &[Setup]) {
-    let plain = Setup { threads: 1, isa: Isa::detect(), step_tokens: 128 };
-    let alone = run(&engine(gguf, precision, plain), requests, false);
-    let ended = |events: &Vec<Event>| matches!(events.last(), Some(Event::Finished { .. }));
-    assert!(alone.iter().all(ended), "{alone:?}");
-    for setup in setups {
-        let together = run(&engine(gguf, precision, *setup), requests, true);
-        for (i, (alone, together)) in alone.iter().zip(&together).enumerate() {
-            assert_eq!(alone, together, "request {i}, {precision:?}, {setup:?}");
+/// What the engine has done, once nothing is left in it, which must be soon after the last event.
+fn settled(engine: &Engine) -> Load {
+    for _ in 0..2000 {
+        let load = engine.load();
+        if (load.running, load.waiting, load.kv_blocks_used) == (0, 0, 0) {
+            return load;
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    panic!("still busy: {:?}", engine.load());
+}
+
+/// Compares every setup with the requests run alone; returns what the engines had done at the end.
+fn check(model: &Model<'_>, requests: &[Request], setups: &[Setup]) -> Vec<Load> {
+    let alone = run(&model.engine(&Setup::plain()), requests, false);
+    let one = |setup: &Setup| {
+        let engine = model.engine(setup);
+        let together = run(&engine, requests, true);
+        for (i, (alone, together)) in alone.iter().zip(&together).enumerate() {
+            assert_eq!(alone, together, "request {i}, {:?} {:?}, {setup:?}", model.precision, model.kv);
+        }
+        settled(&engine)
+    };
+    setups.iter().map(one).collect()
+}
+
+fn tiny(weights: WeightType) -> Gguf {
+    let head = if weights == WeightType::F16 { Head::Separate } else { Head::Tied };
+    let bytes = tiny_model(&TinyModel { weights, head, ..TinyModel::default() });
+    Gguf::from_bytes("tiny.gguf", bytes).unwrap()
 }
 
 #[test]
-fn tiny_model_in_every_format() {
+fn every_format_isa_and_number_of_threads() {
     let mut setups = Vec::new();
     for isa in Isa::available() {
-        for (threads, step_tokens) in [(1, 128), (2, 128), (3, 17)] {
-            setups.push(Setup { threads, isa, step_tokens });
+        for (threads, step_tokens) in [(1, 128), (2, 128), (4, 33)] {
+            setups.push(Setup { threads, isa, step_tokens, ..Setup::plain() });
         }
     }
+    let requests = requests(16, 285, 110, 10);
     for weights in WeightType::ALL {
-        let head = if weights == WeightType::F16 { Head::Separate } else { Head::Tied };
-        let file = tiny_model(&TinyModel { weights, head, ..TinyModel::default() });
-        let gguf = Gguf::from_bytes("tiny.gguf", file).unwrap();
-        check(&gguf, Precision::Fast, &requests(285, 10), &setups);
+        check(
+            &Model { gguf: &tiny(weights), precision: Precision::Fast, kv: KvFormat::F16 },
+            &requests,
+            &setups,
+        );
     }
-    let gguf = Gguf::from_bytes("tiny.gguf", tiny_model(&TinyModel::default())).unwrap();
-    check(&gguf, Precision::Exact, &requests(285, 10), &setups);
+    let exact = tiny(WeightType::F32);
+    check(&Model { gguf: &exact, precision: Precision::Exact, kv: KvFormat::F32 }, &requests, &setups);
+}
+
+/// 200 requests alone and together under whatever the scheduler and the cache do to them.
+#[test]
+fn two_hundred_requests() {
+    let plain = Setup { threads: 2, ..Setup::plain() };
+    let setups = [
+        Setup { running: 64, ..plain.clone() },
+        Setup { running: 1, step_tokens: 17, ..plain.clone() },
+        Setup { running: 16, step_tokens: 32, cache: Cache::On, ..plain.clone() },
+        Setup { threads: 4, running: 64, step_tokens: 80, cache: Cache::On, ..plain.clone() },
+        Setup { running: 48, kv_tokens: 640, cache: Cache::Off, ..plain.clone() },
+        Setup { running: 48, kv_tokens: 640, cache: Cache::On, ..plain.clone() },
+        Setup { running: 48, kv_tokens: 640, cache: Cache::TwoTiers, ..plain.clone() },
+        Setup { threads: 1, running: 5, kv_tokens: 512, step_tokens: 21, cache: Cache::TwoTiers, ..plain },
+    ];
+    let gguf = tiny(WeightType::Q4_1);
+    let requests = requests(200, 285, 120, 60);
+    for kv in [KvFormat::F16, KvFormat::Int8] {
+        let loads = check(&Model { gguf: &gguf, precision: Precision::Fast, kv }, &requests, &setups);
+        let what = |of: fn(&Load) -> u64| loads.iter().map(of).collect::<Vec<_>>();
+        println!("{kv:?}: preemptions {:?}", what(|load| load.preemptions));
+        println!("{kv:?}: cached tokens {:?}", what(|load| load.cached_tokens));
+        assert!(loads[4].preemptions > 0 && loads[6].preemptions > 0, "nothing was preempted");
+        assert!(
+            loads[2].cached_tokens > 0 && loads[6].kv_blocks_spilled > 0,
+            "nothing was cached or spilled"
+        );
+    }
 }
 
 #[test]
 fn the_default_model_alone_and_among_fifteen_others() {
     let Some(path) = motet_testkit::default_model() else { return };
     let gguf = Gguf::open(&path).unwrap();
-    let isa = Isa::detect();
+    let plain = Setup { threads: 2, ..Setup::plain() };
     let setups = [
-        Setup { threads: 1, isa, step_tokens: 128 },
-        Setup { threads: 2, isa, step_tokens: 128 },
-        Setup { threads: 2, isa, step_tokens: 33 },
+        Setup { threads: 1, ..plain.clone() },
+        Setup { step_tokens: 33, cache: Cache::On, ..plain.clone() },
+        Setup { kv_tokens: 512, cache: Cache::TwoTiers, ..plain },
     ];
-    check(&gguf, Precision::Fast, &requests(49_152, 24), &setups);
+    let model = Model { gguf: &gguf, precision: Precision::Fast, kv: KvFormat::F16 };
+    check(&model, &requests(16, 49_152, 110, 16), &setups);
 }

@@ -96,13 +96,15 @@ fn chunk(sequence: u64, start: usize, len: usize) -> Chunk {
     let blocks = (0..(start + len).div_ceil(16) as u32).map(|b| sequence as u32 * 150 + b).collect();
     Chunk {
         sequence: SequenceId(sequence),
+        siblings: Vec::new(),
         tokens,
         start: start as u32,
-        blocks,
+        stored: start as u32,
+        tables: vec![blocks],
         wants_logits: start + len >= 128,
     }
 }
 
 fn run(model: &mut CpuExecutor, chunks: Vec<Chunk>) {
-    let _ = model.execute(&StepPlan { chunks });
+    let _ = model.execute(&StepPlan { chunks, ..StepPlan::default() });
 }

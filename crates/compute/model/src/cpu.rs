@@ -1,11 +1,12 @@
 use motet_kernels::attention::Span;
 use motet_kernels::kv::{BLOCK_TOKENS, KvArena, KvFormat};
 use motet_kernels::{Isa, Precision, ThreadPool};
+use motet_kv::{BlockCopy, BlockId, GroupConfig};
 use motet_sched::{Capacity, Chunk, ExecuteError, Executor, StepOutput, StepPlan};
 use motet_types::TokenId;
 
 use crate::gguf::Gguf;
-use crate::layers::Llama;
+use crate::layers::{Llama, Spans};
 use crate::weights::Weights;
 use crate::{LlamaConfig, ModelError};
 
@@ -41,7 +42,7 @@ impl CpuExecutor {
         let weights = Weights::load(gguf, &config, options.precision, &pool)?;
         let blocks = kv_blocks(&config, options)?;
         let capacity = Capacity {
-            kv_blocks: blocks as u32,
+            groups: vec![GroupConfig { blocks: blocks as u32, window: None }],
             block_tokens: BLOCK_TOKENS as u32,
             context_length: config.context_length as u32,
             vocab_size: weights.embedding.rows() as u32,
@@ -63,8 +64,15 @@ impl CpuExecutor {
     pub fn score(&mut self, tokens: &[TokenId], wanted: &[usize]) -> Result<Vec<f32>, ExecuteError> {
         let blocks = (0..tokens.len().div_ceil(BLOCK_TOKENS) as u32).collect();
         let tokens = tokens.to_vec();
-        let chunk =
-            Chunk { sequence: motet_types::SequenceId(0), tokens, start: 0, blocks, wants_logits: false };
+        let chunk = Chunk {
+            sequence: motet_types::SequenceId(0),
+            siblings: Vec::new(),
+            tokens,
+            start: 0,
+            stored: 0,
+            tables: vec![blocks],
+            wants_logits: false,
+        };
         self.check(&chunk)?;
         if let Some(row) = wanted.iter().find(|row| **row >= chunk.tokens.len()) {
             return Err(ExecuteError(format!("row {row} of {}", chunk.tokens.len())));
@@ -74,13 +82,15 @@ impl CpuExecutor {
 
     /// What the kernels index with is checked here, once per chunk.
     fn check(&self, chunk: &Chunk) -> Result<(), ExecuteError> {
-        let Capacity { kv_blocks, context_length, vocab_size, .. } = self.capacity;
+        let Capacity { context_length, vocab_size, .. } = self.capacity;
+        let kv_blocks = self.capacity.groups.first().map_or(0, |group| group.blocks);
+        let blocks = chunk.tables.first().map_or(&[][..], Vec::as_slice);
         let end = chunk.start as usize + chunk.tokens.len();
         let problem = if chunk.tokens.is_empty() {
             "no tokens".to_owned()
-        } else if end > context_length as usize || end > chunk.blocks.len() * BLOCK_TOKENS {
-            format!("{end} tokens in {} blocks and a context of {context_length}", chunk.blocks.len())
-        } else if let Some(block) = chunk.blocks.iter().find(|block| **block >= kv_blocks) {
+        } else if end > context_length as usize || end > blocks.len() * BLOCK_TOKENS {
+            format!("{end} tokens in {} blocks and a context of {context_length}", blocks.len())
+        } else if let Some(block) = blocks.iter().find(|block| **block >= kv_blocks) {
             format!("block {block} of {kv_blocks}")
         } else if let Some(token) = chunk.tokens.iter().find(|token| **token >= vocab_size) {
             format!("token {token} of {vocab_size}")
@@ -94,17 +104,35 @@ impl CpuExecutor {
         let tokens: Vec<TokenId> = chunks.iter().flat_map(|chunk| &chunk.tokens).copied().collect();
         let mut spans = Vec::with_capacity(chunks.len());
         let mut first_row = 0;
-        for Chunk { tokens, start, blocks, .. } in chunks {
-            spans.push(Span { first_row, len: tokens.len(), start: *start as usize, blocks });
-            first_row += tokens.len();
+        let mut stored = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let len = chunk.tokens.len();
+            spans.push(Span { first_row, len, start: chunk.start as usize, blocks: &chunk.tables[0] });
+            stored.push(chunk.stored as usize);
+            first_row += len;
         }
-        self.llama.forward(&tokens, &spans, &mut self.kv, wanted)
+        self.llama.forward(&tokens, Spans { all: &spans, stored: &stored }, &mut self.kv, wanted)
     }
 }
 
 impl Executor for CpuExecutor {
     fn capacity(&self) -> Capacity {
-        self.capacity
+        self.capacity.clone()
+    }
+
+    fn read_block(&self, _group: usize, block: BlockId, out: &mut Vec<u8>) {
+        self.kv.iter().for_each(|arena| out.extend_from_slice(arena.block(block)));
+    }
+
+    fn write_block(&mut self, _group: usize, block: BlockId, bytes: &[u8]) {
+        let layer = bytes.len() / self.kv.len();
+        for (arena, bytes) in self.kv.iter_mut().zip(bytes.chunks_exact(layer)) {
+            arena.block_mut(block).copy_from_slice(bytes);
+        }
+    }
+
+    fn copy_block(&mut self, copy: &BlockCopy) {
+        self.kv.iter_mut().for_each(|arena| arena.copy(copy.from, copy.to));
     }
 
     fn execute(&mut self, step: &StepPlan) -> Result<StepOutput, ExecuteError> {

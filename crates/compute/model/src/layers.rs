@@ -21,6 +21,14 @@ pub(crate) struct Llama {
     buffers: Buffers,
 }
 
+/// The sequences of a step: their rows and positions, and below which position each has its keys and
+/// values already.
+#[derive(Clone, Copy)]
+pub(crate) struct Spans<'a> {
+    pub(crate) all: &'a [Span<'a>],
+    pub(crate) stored: &'a [usize],
+}
+
 /// Rows of one step, kept between steps so that a step allocates little.
 #[derive(Default)]
 struct Buffers {
@@ -51,7 +59,7 @@ impl Llama {
     pub(crate) fn forward(
         &mut self,
         tokens: &[TokenId],
-        spans: &[Span<'_>],
+        spans: Spans<'_>,
         arenas: &mut [KvArena],
         wanted: &[usize],
     ) -> Vec<f32> {
@@ -62,7 +70,7 @@ impl Llama {
             self.weights.embedding.row(tokens[row] as usize, values);
         });
         buffers.angles.resize(tokens.len() * self.rope.pairs(), (0.0, 0.0));
-        for span in spans {
+        for span in spans.all {
             let rows = buffers.angles.chunks_exact_mut(self.rope.pairs()).skip(span.first_row).take(span.len);
             rows.enumerate().for_each(|(i, row)| self.rope.angles(span.start + i, row));
         }
@@ -75,7 +83,7 @@ impl Llama {
         logits
     }
 
-    fn attention(&self, layer: &LayerWeights, arena: &mut KvArena, spans: &[Span<'_>], b: &mut Buffers) {
+    fn attention(&self, layer: &LayerWeights, arena: &mut KvArena, spans: Spans<'_>, b: &mut Buffers) {
         let LlamaConfig { heads, head_dim, .. } = self.config;
         self.norm(&b.stream, &layer.attention_norm, &mut b.input);
         let products = [(&layer.query, &mut b.query), (&layer.key, &mut b.key), (&layer.value, &mut b.value)];
@@ -85,11 +93,11 @@ impl Llama {
             let rotate = |i: usize, row: &mut [f32]| rope(&angles[i * pairs..][..pairs], head_dim, row);
             self.pool.for_rows(rows, width, &rotate);
         }
-        for span in spans {
-            arena.write(span, span.start, KvRows { keys: &b.key, values: &b.value });
+        for (span, stored) in spans.all.iter().zip(spans.stored) {
+            arena.write(span, *stored, KvRows { keys: &b.key, values: &b.value });
         }
         let scale = 1.0 / (head_dim as f32).sqrt();
-        let attention = Attention { arena, scale, queries: &b.query, spans };
+        let attention = Attention { arena, scale, queries: &b.query, spans: spans.all };
         let rows = b.query.len() / (heads * head_dim);
         attention.run(&self.pool, self.isa, b.input.fill(rows, heads * head_dim));
         b.input.quantize(&self.pool, self.isa);

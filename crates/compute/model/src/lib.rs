@@ -12,7 +12,7 @@ mod weights;
 pub use config::LlamaConfig;
 pub use cpu::{CpuExecutor, CpuOptions};
 pub use gguf::{Gguf, GgufError};
-pub use motet_kernels::kv::KvFormat;
+pub use motet_kernels::kv::{BLOCK_TOKENS, KvFormat};
 pub use motet_kernels::{Isa, Precision};
 
 /// Why a model can't be run.
