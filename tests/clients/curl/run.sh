@@ -141,7 +141,8 @@ leaving() {
 
 metrics() {
     expect status 200 "$(request /metrics)" &&
-        holds "$body" motet_output_tokens_total motet_kv_blocks_used motet_time_to_first_token_seconds_bucket
+        holds "$body" motet_output_tokens_total motet_kv_blocks_used motet_cached_tokens_total \
+            motet_lane_sequences_running motet_time_to_first_token_seconds_bucket
 }
 
 page() { expect status 200 "$(request /)" && holds "$dir/headers" 'content-type: text/html'; }

@@ -55,7 +55,8 @@ def metric(name):
 def until_idle(seconds=20):
     """The sequence of a client that left is gone at the next step; a scrape may come before that."""
     deadline = time.monotonic() + seconds
-    while metric("motet_sequences_running") + metric("motet_sequences_waiting"):
+    states = ("running", "waiting", "preempted")
+    while any(metric(f"motet_sequences_{state}") for state in states):
         assert time.monotonic() < deadline, "sequences are still running"
         time.sleep(0.05)
 
@@ -142,6 +143,26 @@ def test_many_at_once(model):
             assert len({reply.id for reply in replies}) == 8
 
     asyncio.run(run())
+
+
+def test_cache_keys_and_tiers(client, model):
+    request = {"model": model, "messages": MESSAGES, "max_tokens": 8, "seed": 3}
+    plain = client.chat.completions.create(**request)
+    assert plain.service_tier is None
+    for key in ("a", "a", "b"):
+        reply = client.chat.completions.create(**request, prompt_cache_key=key, service_tier="flex")
+        assert reply.choices[0].message.content == plain.choices[0].message.content
+        assert reply.usage.prompt_tokens == plain.usage.prompt_tokens
+        assert 0 <= reply.usage.prompt_tokens_details.cached_tokens <= reply.usage.prompt_tokens
+        assert reply.service_tier in ("default", "flex")
+
+
+def test_choices_share_a_prompt(client, model):
+    request = {"model": model, "messages": MESSAGES, "max_tokens": 4}
+    one = client.chat.completions.create(**request)
+    four = client.chat.completions.create(**request, n=4)
+    assert four.usage.prompt_tokens == one.usage.prompt_tokens
+    assert 4 <= four.usage.completion_tokens <= 16
 
 
 def test_seeds(client, model):
@@ -232,6 +253,7 @@ def test_leaving_early_frees_the_sequence(client, model):
         ({"temperature": "hot"}, "temperature", "invalid_type"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
         ({"n": 9}, "n", "invalid_value"),
+        ({"prompt_cache_key": "k" * 300}, "prompt_cache_key", "invalid_value"),
         ({"top_p": 0}, "top_p", "invalid_value"),
         ({"stop": ["a"] * 5}, "stop", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),

@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use crate::{FinishReason, Usage};
+use crate::{FinishReason, ServiceTier, Usage};
 
 /// The reply to a chat request that is not streamed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,6 +15,9 @@ pub struct ChatCompletion {
     pub model: String,
     /// Changes with the model and the server's version.
     pub system_fingerprint: String,
+    /// The tier it had, where the request named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<ServiceTier>,
     /// In order of `index`.
     pub choices: Vec<ChatChoice>,
     /// What it cost.
@@ -65,6 +68,9 @@ pub struct ChatChunk<'a> {
     pub model: &'a str,
     /// Changes with the model and the server's version.
     pub system_fingerprint: &'a str,
+    /// The tier it had, where the request named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<ServiceTier>,
     /// At most one; none in the usage chunk.
     pub choices: Vec<ChatChunkChoice>,
     /// Written only when usage was asked for; null but for the last chunk.

@@ -1,7 +1,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::{FinishReason, Usage};
+use crate::{FinishReason, ServiceTier, Usage};
 
 /// The reply to a completion request, whole or one event of a stream: both have one shape.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,6 +16,9 @@ pub struct Completion<'a> {
     pub model: &'a str,
     /// Changes with the model and the server's version.
     pub system_fingerprint: &'a str,
+    /// The tier it had, where the request named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<ServiceTier>,
     /// In order of `index`; in a stream at most one.
     pub choices: Vec<CompletionChoice>,
     /// In a stream written only when asked for, and null but for the last event.

@@ -12,6 +12,9 @@ pub const MAX_STOP_STRINGS: usize = 4;
 pub const MAX_STOP_BYTES: usize = 1024;
 /// Most `stop_token_ids`.
 pub const MAX_STOP_TOKENS: usize = 128;
+/// Longest `prompt_cache_key` in bytes. The OpenAI API takes 64 characters, and clients that join ids
+/// exceed that.
+pub const MAX_CACHE_KEY_BYTES: usize = 256;
 
 /// Up to here (2⁵³) a double names one whole number only.
 const EXACT_FLOATS: f64 = 9_007_199_254_740_992.0;
@@ -43,6 +46,10 @@ pub struct Generation {
     pub streaming: Streaming,
     /// `Some(k)`: report each token's log-probability and those of the `k` likeliest.
     pub logprobs: Option<u8>,
+    /// What divides the cache further (`prompt_cache_key`): 1 to [`MAX_CACHE_KEY_BYTES`] bytes.
+    pub cache_key: Option<String>,
+    /// The tier asked for; absent: the reply does not say which one it had.
+    pub service_tier: Option<ServiceTier>,
     /// Names of parameters that this API does not know, in the order sent. They are ignored.
     pub unknown: Vec<String>,
 }
@@ -60,6 +67,17 @@ pub struct Sampling {
     pub min_p: f32,
     /// Negative seeds are taken as their two's complement. Absent: a fresh one per request.
     pub seed: Option<u64>,
+}
+
+/// How soon a reply is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceTier {
+    /// As usual: `auto`, `default`, and the tiers of other servers.
+    #[default]
+    Default,
+    /// When there is nothing else to do: `flex`.
+    Flex,
 }
 
 /// Whether a reply is streamed.
@@ -98,6 +116,8 @@ impl Generation {
             n: fields.integer("n", 1..=i64::from(MAX_CHOICES))?.unwrap_or(1) as u32,
             streaming: streaming(fields)?,
             logprobs: None,
+            cache_key: cache_key(fields)?,
+            service_tier: service_tier(fields)?,
             unknown: unknown(fields, own),
         };
         generation.check_together()?;
@@ -148,6 +168,8 @@ const SHARED: &[&str] = &[
     "stream",
     "stream_options",
     "logprobs",
+    "prompt_cache_key",
+    "service_tier",
 ];
 
 fn unknown(fields: &Fields<'_>, own: &[&str]) -> Vec<String> {
@@ -197,6 +219,23 @@ fn streaming(fields: &Fields<'_>) -> Result<Streaming, RequestError> {
         (true, Some(true)) => Streaming::WithUsage,
         (true, _) => Streaming::On,
     })
+}
+
+/// An empty key is no key: clients send one when they have none.
+fn cache_key(fields: &Fields<'_>) -> Result<Option<String>, RequestError> {
+    let key = fields.string("prompt_cache_key")?.filter(|key| !key.is_empty());
+    match key {
+        Some(key) if key.len() > MAX_CACHE_KEY_BYTES => {
+            let rule = format!("must be at most {MAX_CACHE_KEY_BYTES} bytes long, not {}", key.len());
+            Err(RequestError::bad_value("prompt_cache_key", rule))
+        }
+        key => Ok(key.map(str::to_owned)),
+    }
+}
+
+fn service_tier(fields: &Fields<'_>) -> Result<Option<ServiceTier>, RequestError> {
+    let tier = fields.string("service_tier")?;
+    Ok(tier.map(|tier| if tier == "flex" { ServiceTier::Flex } else { ServiceTier::Default }))
 }
 
 fn stop_strings(fields: &Fields<'_>) -> Result<Vec<String>, RequestError> {

@@ -34,7 +34,8 @@ pub use completion::{CompletionRequest, MAX_SEQUENCES, Prompt};
 pub use completion_reply::{Completion, CompletionChoice, CompletionLogprobs, TopLogprobs};
 pub use error::{ErrorBody, ErrorObject, Problem, RequestError};
 pub use generation::{
-    Generation, MAX_CHOICES, MAX_STOP_BYTES, MAX_STOP_STRINGS, MAX_STOP_TOKENS, Sampling, Streaming,
+    Generation, MAX_CACHE_KEY_BYTES, MAX_CHOICES, MAX_STOP_BYTES, MAX_STOP_STRINGS, MAX_STOP_TOKENS,
+    Sampling, ServiceTier, Streaming,
 };
 pub use json::{MAX_DEPTH, MAX_VALUES, parse_body};
 pub use message::MAX_MESSAGES;

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use motet_protocol::{
-    ChatRequest, CompletionRequest, MAX_MESSAGES, Problem, Prompt, RequestError, Streaming,
+    ChatRequest, CompletionRequest, MAX_CACHE_KEY_BYTES, MAX_MESSAGES, Problem, Prompt, RequestError,
+    ServiceTier, Streaming,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,6 +83,10 @@ fn bad_parameters_are_named() {
     check(json!({"stop_token_ids": ["a"]}), "stop_token_ids[0]", WrongType);
     check(json!({"stop_token_ids": vec![1; 129]}), "stop_token_ids", BadValue);
     check(json!({"ignore_eos": "no"}), "ignore_eos", WrongType);
+    check(json!({"prompt_cache_key": 7}), "prompt_cache_key", WrongType);
+    let key = "k".repeat(MAX_CACHE_KEY_BYTES + 1);
+    check(json!({"prompt_cache_key": key}), "prompt_cache_key", BadValue);
+    check(json!({"service_tier": 1}), "service_tier", WrongType);
 }
 
 #[test]
@@ -107,7 +112,7 @@ fn neutral_and_harmless_parameters_pass() {
         "tools": [], "tool_choice": "none", "response_format": {"type": "text"}, "presence_penalty": 0,
         "frequency_penalty": 0.0, "repetition_penalty": 1, "logit_bias": {}, "modalities": ["text"], "audio": null,
         "suffix": null, "echo": false, "prediction": {"type": "content", "content": "x"}, "store": true,
-        "metadata": {"a": "b"}, "service_tier": "auto", "user": "u", "reasoning_effort": "low", "top_logprobs": null,
+        "metadata": {"a": "b"}, "user": "u", "reasoning_effort": "low", "top_logprobs": null,
     });
     assert_eq!(chat(harmless.clone()).unwrap().generation, chat(json!({})).unwrap().generation);
     let got = completion(merged(harmless, json!({"best_of": 3, "n": 3})).into()).unwrap();
@@ -122,7 +127,8 @@ fn values_are_read() {
     let all = json!({
         "temperature": 0.5, "top_k": 40, "top_p": 0.9, "min_p": 0.05, "seed": -1, "stop": ["a", "b"],
         "stop_token_ids": [7], "ignore_eos": true, "min_tokens": 2, "max_tokens": 16.0, "n": 2, "stream": true,
-        "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
+        "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20, "prompt_cache_key": "k",
+        "service_tier": "flex",
     });
     insta::assert_debug_snapshot!(chat(all).unwrap().generation);
     insta::assert_debug_snapshot!(chat(json!({})).unwrap());
@@ -150,6 +156,21 @@ fn limits_and_seeds() {
     let streaming = |extra| chat(extra).unwrap().generation.streaming;
     assert_eq!(streaming(json!({"stream": true, "stream_options": {}})), Streaming::On);
     assert_eq!(streaming(json!({"stream_options": {"include_usage": true}})), Streaming::Off);
+}
+
+#[test]
+fn cache_keys_and_tiers() {
+    let key = |extra| chat(extra).unwrap().generation.cache_key;
+    let long = "k".repeat(MAX_CACHE_KEY_BYTES);
+    assert_eq!(key(json!({"prompt_cache_key": long})), Some(long));
+    assert_eq!(key(json!({"prompt_cache_key": " é"})), Some(" é".into()));
+    assert_eq!(key(json!({"prompt_cache_key": ""})), None);
+    assert_eq!(key(json!({"prompt_cache_key": null})), None);
+    let tier = |name: Value| completion(json!({"service_tier": name})).unwrap().generation.service_tier;
+    assert_eq!(tier(json!("flex")), Some(ServiceTier::Flex));
+    assert_eq!(tier(json!("auto")), Some(ServiceTier::Default));
+    assert_eq!(tier(json!("priority")), Some(ServiceTier::Default));
+    assert_eq!(tier(json!(null)), None);
 }
 
 #[test]

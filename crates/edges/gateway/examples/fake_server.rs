@@ -32,7 +32,8 @@ async fn main() -> std::io::Result<()> {
 
 /// A greeting, a list and some code, so that a page has something to render.
 fn script(request: &Request) -> Vec<Beat> {
-    let seed = if request.sampling.temperature > 0.0 { request.sampling.seed % 1000 } else { 0 };
+    let sampling = request.samples[0];
+    let seed = if sampling.temperature > 0.0 { sampling.seed % 1000 } else { 0 };
     let text = format!(
         "Hello {seed}! Here is a list:\n\n- **one**\n- *two*\n- three with `code`\n\n```python\nprint(1)\n```\n\nThat is **all** — goodbye."
     );

@@ -2,6 +2,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use motet_protocol::ServiceTier;
+
 use crate::host::Hosts;
 
 /// Where the wall clock is read.
@@ -34,12 +36,33 @@ pub struct GatewayConfig {
     pub stall_unready: Duration,
     /// A step that takes longer makes `/healthz` fail, so that a supervisor restarts the process.
     pub stall_dead: Duration,
+    /// Where requests wait for their turn.
+    pub lanes: Lanes,
     /// Names by which requests may call this server.
     pub hosts: Hosts,
     /// The wall clock, for `created` and for templates that print the date.
     pub clock: Clock,
     /// Randomness for ids and seeds.
     pub entropy: Entropy,
+}
+
+/// The backend's lanes, by index, that requests go to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lanes {
+    /// For requests that ask for nothing else.
+    pub default: usize,
+    /// For `service_tier: "flex"`. Without one such requests go to the default lane, and the reply says so.
+    pub background: Option<usize>,
+}
+
+impl Lanes {
+    /// The tier that a request gets, and its lane.
+    pub(crate) fn choose(self, asked: Option<ServiceTier>) -> (ServiceTier, usize) {
+        match (asked, self.background) {
+            (Some(ServiceTier::Flex), Some(lane)) => (ServiceTier::Flex, lane),
+            _ => (ServiceTier::Default, self.default),
+        }
+    }
 }
 
 impl Default for GatewayConfig {
@@ -54,6 +77,7 @@ impl Default for GatewayConfig {
             prepare_bytes: 64 << 20,
             stall_unready: Duration::from_secs(10),
             stall_dead: Duration::from_secs(60),
+            lanes: Lanes::default(),
             hosts: Hosts::default(),
             clock: Arc::new(SystemTime::now),
             entropy: Arc::new(random_bits),

@@ -8,6 +8,9 @@ use motet_types::{ReplyError, SubmitError};
 
 /// How long a client is asked to wait for a model that is being loaded: a guess, as nobody knows.
 const LOADING_RETRY: Duration = Duration::from_secs(2);
+/// How long a client is asked to wait for what comes after a server that is shutting down: a guess at
+/// a restart.
+const DRAINING_RETRY: Duration = Duration::from_secs(5);
 /// How long a client is asked to wait for a place among the requests being tokenized.
 const PREPARE_RETRY: Duration = Duration::from_secs(1);
 
@@ -55,6 +58,14 @@ pub(crate) enum ApiError {
     Busy,
     #[error("{waiting} requests are waiting already; try again in {seconds} s")]
     QueueFull { waiting: u32, seconds: u32 },
+    #[error(
+        "the first token is expected in {estimate} s, later than this server promises; try again in {seconds} s"
+    )]
+    TooSlow { estimate: u32, seconds: u32 },
+    #[error("'n' asks for {samples} choices; at most {limit} of a prompt can run at once here")]
+    Samples { samples: usize, limit: usize },
+    #[error("the server is shutting down and takes no more requests; try again in a few seconds")]
+    Draining,
     #[error("the engine is not working: {0}")]
     Down(String),
     #[error("{0}")]
@@ -117,15 +128,18 @@ impl ApiError {
             Self::ForeignHost(_) => invalid(S::FORBIDDEN, "host_not_allowed", None),
             Self::Loading => server(S::SERVICE_UNAVAILABLE, "model_loading", Some(LOADING_RETRY)),
             Self::Busy => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY)),
-            Self::QueueFull { seconds, .. } => {
+            Self::QueueFull { seconds, .. } | Self::TooSlow { seconds, .. } => {
                 let wait = Duration::from_secs(u64::from(*seconds).max(1));
                 server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(wait))
             }
+            Self::Samples { .. } => invalid(S::BAD_REQUEST, "invalid_value", Some("n")),
+            Self::Draining => server(S::SERVICE_UNAVAILABLE, "server_shutting_down", Some(DRAINING_RETRY)),
             Self::Down(_) => server(S::SERVICE_UNAVAILABLE, "engine_down", None),
             Self::Reply(ReplyError::BackendDown(_)) => server(S::SERVICE_UNAVAILABLE, "engine_down", None),
             Self::Reply(ReplyError::NonFiniteLogits { .. }) => {
                 server(S::INTERNAL_SERVER_ERROR, "reply_failed", None)
             }
+            Self::Reply(ReplyError::DeadlinePassed) => server(S::GATEWAY_TIMEOUT, "deadline_passed", None),
             Self::Truncated => server(S::INTERNAL_SERVER_ERROR, "reply_truncated", None),
             Self::Internal => server(S::INTERNAL_SERVER_ERROR, "internal_error", None),
         }
@@ -154,9 +168,17 @@ impl ApiError {
             SubmitError::QueueFull { waiting, retry_after_seconds } => {
                 Self::QueueFull { waiting, seconds: retry_after_seconds }
             }
+            SubmitError::TooSlow { estimate_seconds: estimate, retry_after_seconds: seconds } => {
+                Self::TooSlow { estimate, seconds }
+            }
+            SubmitError::Samples { samples, limit } => Self::Samples { samples, limit },
+            SubmitError::Draining => Self::Draining,
             SubmitError::Down(why) => Self::Down(why),
-            // The parser refuses 0, so this is the gateway's own mistake.
-            SubmitError::NoOutput => Self::Internal,
+            // The parser refuses 0 and a client names no lane, so these are the server's own mistakes.
+            error @ (SubmitError::NoOutput | SubmitError::UnknownLane { .. }) => {
+                tracing::error!(%error, "the engine refused what the gateway made of a request");
+                Self::Internal
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Served {
     pub(crate) model: ServedModel,
     /// `system_fingerprint`.
     pub(crate) fingerprint: String,
+    /// Names of the backend's lanes.
+    pub(crate) lanes: Vec<String>,
     /// Whether the template takes messages without content.
     pub(crate) takes_null_content: bool,
 }
@@ -72,7 +74,8 @@ impl Gateway {
         let fingerprint =
             ids::fingerprint(&[env!("CARGO_PKG_VERSION"), &model.id, &model.created.to_string(), &shape]);
         let takes_null_content = model.template.as_deref().is_none_or(null_content::is_taken_by);
-        let served = Served { model, fingerprint, takes_null_content };
+        let lanes = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
+        let served = Served { model, fingerprint, lanes, takes_null_content };
         self.state.send_replace(State::Ready(Arc::new(served)));
     }
 

@@ -70,6 +70,7 @@ async fn answer<S: Shape>(
         served: Arc::clone(&job.served),
         has_logprobs: generation.logprobs.is_some(),
         has_usage: generation.streaming == Streaming::WithUsage,
+        service_tier: generation.service_tier.map(|tier| gateway.config.lanes.choose(Some(tier)).0),
     });
     let mut response = if generation.streaming.is_on() {
         stream::respond(gateway, reply, shape)

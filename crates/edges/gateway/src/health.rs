@@ -34,6 +34,8 @@ struct Progress {
     steps: u64,
     running: u32,
     waiting: u32,
+    /// Sequences that gave up their blocks and wait to come back.
+    preempted: u32,
 }
 
 /// Alive: 200 unless a restart would help, that is, unless the engine stopped or a step never ends.
@@ -47,8 +49,8 @@ pub(crate) async fn healthz(Extract(gateway): Extract<Arc<Gateway>>) -> Response
             let load = served.model.backend.load();
             let is_alive = load.stalled_seconds <= dead;
             let state = if is_alive { "ready" } else { "stalled" };
-            let reason = (!is_alive).then(|| stall_reason(load));
-            respond(is_alive, Health::new(state, reason).with_model(&served.model.id, load))
+            let reason = (!is_alive).then(|| stall_reason(&load));
+            respond(is_alive, Health::new(state, reason).with_model(&served.model.id, &load))
         }
     }
 }
@@ -63,13 +65,13 @@ pub(crate) async fn readyz(Extract(gateway): Extract<Arc<Gateway>>) -> Response 
             let load = served.model.backend.load();
             let is_ready = load.stalled_seconds <= limit;
             let state = if is_ready { "ready" } else { "stalled" };
-            let reason = (!is_ready).then(|| stall_reason(load));
-            respond(is_ready, Health::new(state, reason).with_model(&served.model.id, load))
+            let reason = (!is_ready).then(|| stall_reason(&load));
+            respond(is_ready, Health::new(state, reason).with_model(&served.model.id, &load))
         }
     }
 }
 
-fn stall_reason(load: Load) -> String {
+fn stall_reason(load: &Load) -> String {
     format!(
         "no step has begun for {:.0} s while {} sequences are running",
         load.stalled_seconds, load.running
@@ -88,11 +90,11 @@ impl Health {
         Self { status: "", state, reason, model: None, progress: None, version }
     }
 
-    fn with_model(self, id: &str, load: Load) -> Self {
-        let Load { running, waiting, steps, stalled_seconds: age_seconds, .. } = load;
+    fn with_model(self, id: &str, load: &Load) -> Self {
+        let &Load { running, waiting, preempted, steps, stalled_seconds: age_seconds, .. } = load;
         Self {
             model: Some(id.to_owned()),
-            progress: Some(Progress { age_seconds, steps, running, waiting }),
+            progress: Some(Progress { age_seconds, steps, running, waiting, preempted }),
             ..self
         }
     }

@@ -8,7 +8,7 @@
 //! 2. `body` reads it within size and time bounds.
 //! 3. `prepare` parses, renders and tokenizes on a blocking thread, a bounded number at once, and
 //!    checks everything that can be checked before a batch sees it.
-//! 4. `reply` submits one backend request per choice and turns their events into text.
+//! 4. `reply` submits one backend request per prompt and turns the events of its choices into text.
 //! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
 //!    body.
 //!
@@ -21,6 +21,7 @@
 
 mod body;
 mod config;
+mod engine_metrics;
 mod error;
 mod gateway;
 mod handlers;
@@ -38,7 +39,7 @@ mod stream;
 mod web;
 mod wire;
 
-pub use config::{Clock, Entropy, GatewayConfig};
+pub use config::{Clock, Entropy, GatewayConfig, Lanes};
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
 pub use serve::{SHUTDOWN_GRACE, serve};

@@ -342,6 +342,8 @@ async fn parameters() {
         .await;
     check(json!({"temperature": "hot"}), "temperature", "invalid_type").await;
     check(json!({"n": 100}), "n", "invalid_value").await;
+    let key = "k".repeat(300);
+    check(json!({"prompt_cache_key": key}), "prompt_cache_key", "invalid_value").await;
     check(json!({"tools": [{"type": "function"}]}), "tools", "unsupported_parameter").await;
     check(json!({"response_format": {"type": "json_object"}}), "response_format", "unsupported_parameter")
         .await;
@@ -374,6 +376,15 @@ async fn refusals_of_the_backend() {
     let full = SubmitError::QueueFull { waiting: 64, retry_after_seconds: 3 };
     let got = check(full, 503, None, "server_is_overloaded").await;
     assert_eq!((got.header("retry-after"), got.header("retry-after-ms")), ("3", "3000"));
+    let slow = SubmitError::TooSlow { estimate_seconds: 41, retry_after_seconds: 17 };
+    let got = check(slow, 503, None, "server_is_overloaded").await;
+    assert_eq!((got.header("retry-after"), got.header("retry-after-ms")), ("17", "17000"));
+    assert!(got.text.contains("41 s"), "{}", got.text);
+    let got = check(SubmitError::Draining, 503, None, "server_shutting_down").await;
+    assert_eq!(got.header("retry-after"), "5");
+    check(SubmitError::Samples { samples: 8, limit: 4 }, 400, Some("n"), "invalid_value").await;
+    let got = check(SubmitError::UnknownLane { lane: 3, lanes: 1 }, 500, None, "internal_error").await;
+    assert!(!got.text.contains("lane"), "{}", got.text);
     check(SubmitError::Down("out of memory".into()), 503, None, "engine_down").await;
     let long = SubmitError::TooLong { prompt: 20, max_tokens: 9, limit: 24 };
     check(long, 400, Some("max_tokens"), "context_length_exceeded").await;

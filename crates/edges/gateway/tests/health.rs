@@ -7,7 +7,7 @@ mod support;
 
 use axum::Router;
 use motet_gateway::Gateway;
-use motet_types::{ReplyError, SubmitError};
+use motet_types::{LaneLoad, Load, ReplyError, SubmitError};
 use serde_json::json;
 use support::client::{Reply, chat, get};
 use support::{Beat, Fake, MODEL, config, gateway, reply, say, served};
@@ -51,7 +51,7 @@ async fn a_step_that_takes_long() {
     let fake = Fake::new(|_| reply("ok"));
     let router = gateway(&fake).router();
     let check = async |seconds: f64, alive: (u16, &str), ready: (u16, &str)| {
-        *fake.stalled_seconds.lock().unwrap() = seconds;
+        fake.load.lock().unwrap().stalled_seconds = seconds;
         let want = [(alive.0, alive.1.to_owned()), (ready.0, ready.1.to_owned())];
         assert_eq!(health(&router).await, want, "{seconds}");
     };
@@ -80,6 +80,24 @@ async fn a_backend_that_stops_is_noticed() {
 async fn metrics() {
     let fake = Fake::new(|_| reply("ok"));
     let router = gateway(&fake).router();
+    {
+        let mut load = fake.load.lock().unwrap();
+        let main = LaneLoad { waiting: 1, ..load.lanes[0].clone() };
+        let rest = LaneLoad { preempted: 2, prompt_tokens: 5, output_tokens: 6, ..load.lanes[1].clone() };
+        *load = Load {
+            waiting: 1,
+            preempted: 2,
+            kv_blocks_cached: 10,
+            kv_blocks_spilled: 7,
+            step_seconds: 1.5,
+            budget_used: 0.75,
+            cached_tokens: 30,
+            prompt_tokens: 70,
+            preemptions: 4,
+            lanes: vec![main, rest],
+            ..load.clone()
+        };
+    }
     chat(&router, json!({})).await;
     chat(&router, json!({"model": "x"})).await;
     get(&router, "/made/up/path").await;
@@ -88,18 +106,35 @@ async fn metrics() {
     for line in [
         "motet_ready 1",
         "motet_sequences_running 0",
-        "motet_sequences_waiting 0",
+        "motet_sequences_waiting 1",
+        "motet_sequences_preempted 2",
         "motet_kv_blocks_used 0",
+        "motet_kv_blocks_cached 10",
+        "motet_kv_blocks_free 54",
         "motet_kv_blocks_capacity 64",
+        "motet_kv_blocks_spilled 7",
+        "motet_engine_budget_used 0.75",
+        "motet_engine_step_seconds_total 1.5",
+        "motet_cached_tokens_total 30",
+        "motet_prompt_tokens_total 70",
+        "motet_preemptions_total 4",
+        "motet_lane_sequences_waiting{lane=\"main\"} 1",
+        "motet_lane_sequences_waiting{lane=\"rest\"} 0",
+        "motet_lane_sequences_preempted{lane=\"rest\"} 2",
+        "motet_lane_prompt_tokens_total{lane=\"rest\"} 5",
+        "motet_lane_output_tokens_total{lane=\"rest\"} 6",
+        &format!("vllm:prefix_cache_queries_total{{model_name=\"{MODEL}\"}} 100"),
+        &format!("vllm:prefix_cache_hits_total{{model_name=\"{MODEL}\"}} 30"),
+        &format!("vllm:num_preemptions_total{{model_name=\"{MODEL}\"}} 4"),
         &format!("vllm:num_requests_running{{model_name=\"{MODEL}\"}} 0"),
-        &format!("vllm:num_requests_waiting{{model_name=\"{MODEL}\"}} 0"),
+        &format!("vllm:num_requests_waiting{{model_name=\"{MODEL}\"}} 3"),
         &format!("vllm:kv_cache_usage_perc{{model_name=\"{MODEL}\"}} 0"),
         "motet_sequences_cancelled_total 0",
         "motet_http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status=\"200\"} 1",
         "motet_http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status=\"404\"} 1",
         "motet_http_requests_total{route=\"other\",method=\"GET\",status=\"404\"} 1",
-        "motet_time_to_first_token_seconds_count 1",
-        "motet_inter_token_seconds_count 1",
+        "motet_time_to_first_token_seconds_count{lane=\"main\"} 1",
+        "motet_inter_token_seconds_count{lane=\"main\"} 1",
     ] {
         let is_there = got.text.lines().any(|had| had.strip_suffix(".0").unwrap_or(had) == line);
         assert!(is_there, "{line} is not in\n{}", got.text);

@@ -7,10 +7,11 @@ mod support;
 
 use std::time::Duration;
 
-use motet_types::ReplyError;
+use motet_gateway::{Gateway, GatewayConfig, Lanes};
+use motet_types::{Origin, ReplyError};
 use serde_json::{Value, json};
-use support::client::{chat, complete};
-use support::{Beat, Fake, IM_END, gateway, reply, say};
+use support::client::{chat, complete, get};
+use support::{Beat, CACHED, Fake, IM_END, config, gateway, reply, say, served};
 
 async fn chat_text(script: Vec<Beat>, extra: Value) -> String {
     let fake = Fake::new(move |_| script.clone());
@@ -74,12 +75,17 @@ async fn a_failure_in_mid_stream_is_an_error_and_no_done() {
 }
 
 #[tokio::test]
-async fn a_failure_without_a_stream_is_a_500() {
-    for end in [Beat::Fail(ReplyError::NonFiniteLogits { index: 1 }), Beat::Vanish] {
+async fn a_failure_without_a_stream_is_a_status() {
+    let check = async |end: Beat, status: u16, code: &str| {
         let fake = Fake::new(move |_| [say("a"), vec![end.clone()]].concat());
-        let got = chat(&gateway(&fake).router(), json!({})).await;
-        assert_eq!(got.error().0, 500, "{}", got.text);
-    }
+        let router = gateway(&fake).router();
+        assert_eq!(chat(&router, json!({})).await.error(), (status, None, Some(code.into())));
+        let stream = chat(&router, json!({"stream": true})).await.text;
+        assert!(stream.contains(&format!("\"code\":\"{code}\"")) && !stream.contains("[DONE]"), "{stream}");
+    };
+    check(Beat::Fail(ReplyError::NonFiniteLogits { index: 1 }), 500, "reply_failed").await;
+    check(Beat::Vanish, 500, "reply_truncated").await;
+    check(Beat::Fail(ReplyError::DeadlinePassed), 504, "deadline_passed").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +134,7 @@ fn collect(stream: &str, choices: usize) -> (Vec<String>, Vec<Value>, Vec<u64>) 
 #[tokio::test]
 async fn choices_open_in_order_and_have_their_own_seeds() {
     // Choice 0 is slow, so the others have text before it.
-    let fake = Fake::new(|request| match request.sampling.seed {
+    let fake = Fake::new(|request| match request.samples[0].seed {
         7 => [vec![Beat::Pause(Duration::from_millis(20))], reply("slow")].concat(),
         _ => reply("fast"),
     });
@@ -138,11 +144,74 @@ async fn choices_open_in_order_and_have_their_own_seeds() {
     assert_eq!(texts, ["slow", "fast", "fast"]);
     assert_eq!(reasons, ["stop", "stop", "stop"]);
     assert_eq!(order, [0, 1, 2]);
-    let seeds: std::collections::HashSet<u64> =
-        fake.seen.lock().unwrap().iter().map(|r| r.sampling.seed).collect();
-    assert_eq!(seeds.len(), 3);
+    let seeds: Vec<u64> = fake.only_request().samples.iter().map(|sample| sample.seed).collect();
+    assert_eq!((seeds.len(), seeds[0]), (3, 7));
+    assert!(seeds[1] != 7 && seeds[2] != 7 && seeds[1] != seeds[2]);
     let usage = &chat(&router, json!({"n": 3})).await.json()["usage"];
     assert_eq!(usage["completion_tokens"], 15);
+}
+
+/// Choices of one prompt are one request to the backend, so the prompt is computed and counted once.
+#[tokio::test]
+async fn choices_share_their_prompt() {
+    let fake = Fake::new(|_| reply("ok"));
+    let router = gateway(&fake).router();
+    let got = complete(&router, json!({"prompt": ["abc", "de"], "n": 3, "seed": 7})).await.json();
+    let indices: Vec<_> = got["choices"].as_array().unwrap().iter().map(|c| c["index"].clone()).collect();
+    assert_eq!(indices, [0, 1, 2, 3, 4, 5]);
+    let usage = &got["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(5), &json!(18)));
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 2 * CACHED);
+    let seen = fake.seen.lock().unwrap();
+    assert_eq!(seen.iter().map(|request| request.samples.len()).collect::<Vec<_>>(), [3, 3]);
+    assert_eq!(seen[0].samples, seen[1].samples);
+}
+
+/// A choice that a stop string ends has not heard how much was cached; another one has.
+#[tokio::test]
+async fn cached_tokens_of_choices_that_were_cut() {
+    let fake = Fake::new(|request| match request.samples[0].seed {
+        7 => [say("a,"), vec![Beat::Hang]].concat(),
+        _ => reply("b"),
+    });
+    let router = gateway(&fake).router();
+    let check = async |n: u32, cached: u32| {
+        let got = chat(&router, json!({"n": n, "seed": 7, "stop": ","})).await.json();
+        assert_eq!(got["usage"]["prompt_tokens_details"]["cached_tokens"], cached, "n = {n}");
+    };
+    check(2, CACHED).await;
+    check(1, 0).await;
+}
+
+#[tokio::test]
+async fn cache_keys_and_lanes() {
+    let check = async |lanes: Lanes, extra: Value, lane: usize, key: Option<&str>, tier: Option<&str>| {
+        let fake = Fake::new(|_| reply("a"));
+        let gateway = Gateway::new(GatewayConfig { lanes, ..config() });
+        gateway.set_ready(served(fake.clone()));
+        let router = gateway.router();
+        for got in [chat(&router, extra.clone()).await, complete(&router, extra.clone()).await] {
+            assert_eq!(got.json()["service_tier"].as_str(), tier, "{}", got.text);
+            assert_eq!(got.header("x-motet-ignored-parameters"), "");
+        }
+        let origin = Origin { lane, cache_namespace: key.map(str::to_owned), ..Origin::default() };
+        assert!(fake.seen.lock().unwrap().iter().all(|r| r.origin == origin && r.deadline.is_none()));
+        let metrics = get(&router, "/metrics").await.text;
+        let name = ["main", "rest"][lane];
+        let count = format!("motet_time_to_first_token_seconds_count{{lane=\"{name}\"}} 2\n");
+        assert!(metrics.contains(&count), "{count} is not in\n{metrics}");
+    };
+    let two = Lanes { default: 0, background: Some(1) };
+    let one = Lanes { default: 1, background: None };
+    check(two, json!({}), 0, None, None).await;
+    check(two, json!({"prompt_cache_key": "team-7"}), 0, Some("team-7"), None).await;
+    check(two, json!({"prompt_cache_key": ""}), 0, None, None).await;
+    check(two, json!({"service_tier": "auto"}), 0, None, Some("default")).await;
+    check(two, json!({"service_tier": "flex"}), 1, None, Some("flex")).await;
+    check(one, json!({"service_tier": "flex"}), 1, None, Some("default")).await;
+    let fake = Fake::new(|_| reply("a"));
+    let got = chat(&gateway(&fake).router(), json!({"stream": true, "service_tier": "auto"})).await.text;
+    assert_eq!(got.matches("\"service_tier\":\"default\"").count(), got.matches("\"id\":").count());
 }
 
 /// A stop string ends the choice and its sequence, streamed or not, with the same text and usage.

@@ -25,7 +25,7 @@ pub(super) struct Choice {
     /// Bytes of text given out.
     given: usize,
     output: u32,
-    cached: u32,
+    cached: Option<u32>,
     /// When the last token came.
     pub(super) last_token: Option<Instant>,
 }
@@ -64,7 +64,7 @@ impl Choice {
             chars: 0,
             given: 0,
             output: 0,
-            cached: 0,
+            cached: None,
             last_token: None,
         }
     }
@@ -74,8 +74,9 @@ impl Choice {
         self.output
     }
 
-    /// Prompt tokens found in the cache, once the backend has said so.
-    pub(super) fn cached(&self) -> u32 {
+    /// Prompt tokens found in the cache. The backend says so at the end, which a choice with a stop
+    /// string does not wait for.
+    pub(super) fn cached(&self) -> Option<u32> {
         self.cached
     }
 
@@ -90,7 +91,7 @@ impl Choice {
         let update = match ready!(events.as_mut().poll_next(cx)) {
             Some(Event::Token(event)) => Ok(self.on_token(event)),
             Some(Event::Finished { reason, usage }) => {
-                (self.cached, self.output) = (usage.cached, usage.output);
+                (self.cached, self.output) = (Some(usage.cached), usage.output);
                 Ok(self.on_end(reason))
             }
             Some(Event::Failed(error)) => Err(ApiError::Reply(error)),

@@ -1,4 +1,4 @@
-//! A reply in the making: one backend request per choice, merged into one sequence of updates.
+//! A reply in the making: one backend request per prompt, its choices merged into one sequence of updates.
 
 mod choice;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use motet_protocol::Usage;
-use motet_types::{EventStream, Request, SamplingParams, StopTokens, SubmitError, TokenId};
+use motet_types::{EventStream, Origin, Request, SamplingParams, StopTokens, SubmitError};
 use tokio::time::Instant;
 
 pub(crate) use choice::{ScoredToken, Update};
@@ -15,7 +15,7 @@ pub(crate) use choice::{ScoredToken, Update};
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::ids::choice_seed;
-use crate::metrics::Metrics;
+use crate::metrics::Timings;
 use crate::prepare::Job;
 use choice::Choice;
 
@@ -31,7 +31,7 @@ pub(crate) struct Reply {
 
 /// Times tokens.
 struct Meter {
-    metrics: Arc<Metrics>,
+    timings: Timings,
     accepted: Instant,
     has_begun: bool,
 }
@@ -41,17 +41,19 @@ impl Reply {
     pub(crate) fn start(gateway: &Gateway, job: &Job, accepted: Instant) -> Result<Self, ApiError> {
         let generation = &job.generation;
         let seed = generation.sampling.seed.unwrap_or_else(|| (gateway.config.entropy)());
+        let (_, lane) = gateway.config.lanes.choose(generation.service_tier);
+        let common = request(job, seed, lane);
         let mut choices = Vec::with_capacity(job.prompts.len() * generation.n as usize);
         for prompt in &job.prompts {
-            for i in 0..generation.n {
-                let events = submit(job, prompt, choice_seed(seed, i));
-                let events = events.inspect_err(|error| note_down(gateway, error))?;
+            let streams = submit(job, Request { prompt: prompt.clone(), ..common.clone() });
+            for events in streams.inspect_err(|error| note_down(gateway, error))? {
                 let tokenizer = Arc::clone(&job.served.model.tokenizer);
                 choices.push(Choice::new(events, tokenizer, generation.stop.clone()));
             }
         }
         let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len() as u32).sum();
-        let meter = Meter { metrics: Arc::clone(&gateway.metrics), accepted, has_begun: false };
+        let timings = gateway.metrics.timings(job.served.lanes.get(lane).map_or("", String::as_str));
+        let meter = Meter { timings, accepted, has_begun: false };
         Ok(Self { choices, turn: 0, prompt_tokens, n: generation.n as usize, meter })
     }
 
@@ -94,8 +96,10 @@ impl Reply {
     /// What it cost so far. A choice that ended at a stop string counts the tokens up to it.
     pub(crate) fn usage(&self) -> Usage {
         let output = self.choices.iter().map(Choice::output).sum();
-        // Only a prompt's first choice can be compared with what the client sent.
-        let cached = self.choices.iter().step_by(self.n.max(1)).map(Choice::cached).sum();
+        // A prompt is found in the cache once for all its choices. Where they differ, one of them began
+        // from what another had computed.
+        let cached = |choices: &[Choice]| choices.iter().filter_map(Choice::cached).min().unwrap_or(0);
+        let cached = self.choices.chunks(self.n.max(1)).map(cached).sum();
         Usage::new(self.prompt_tokens, cached, output)
     }
 }
@@ -108,51 +112,55 @@ impl Meter {
         let now = Instant::now();
         if !self.has_begun {
             self.has_begun = true;
-            self.metrics.observe_first_token(now - self.accepted);
+            self.timings.first_token.observe((now - self.accepted).as_secs_f64());
         }
         if let Some(before) = choice.last_token.replace(now) {
-            self.metrics.observe_inter_token(now - before);
+            self.timings.inter_token.observe((now - before).as_secs_f64());
         }
     }
 }
 
-fn submit(job: &Job, prompt: &[TokenId], seed: u64) -> Result<EventStream, ApiError> {
+/// Submits one prompt with all its choices.
+fn submit(job: &Job, mut request: Request) -> Result<Vec<EventStream>, ApiError> {
     let backend = &job.served.model.backend;
-    let request = request(job, prompt, seed, job.room(prompt)?);
+    request.max_tokens = job.room(&request.prompt)?;
+    let prompt = request.prompt.len() as u32;
     match backend.submit(request.clone()) {
-        Ok(events) => Ok(events),
+        Ok(streams) => Ok(streams),
         // A sequence may hold less than the context, and the client did not say how much it needs.
-        Err(SubmitError::TooLong { limit, .. })
-            if job.generation.max_tokens.is_none() && limit > prompt.len() as u32 =>
-        {
-            let max_tokens = limit - prompt.len() as u32;
-            let submitted = backend.submit(Request { max_tokens, ..request });
+        Err(SubmitError::TooLong { limit, .. }) if job.generation.max_tokens.is_none() && limit > prompt => {
+            let submitted = backend.submit(Request { max_tokens: limit - prompt, ..request });
             submitted.map_err(|error| ApiError::from_submit(error, job.param))
         }
-        Err(SubmitError::TooLong { limit, .. }) => Err(job.too_long(prompt, limit)),
+        Err(SubmitError::TooLong { limit, .. }) => Err(job.too_long(&request.prompt, limit)),
         Err(error) => Err(ApiError::from_submit(error, job.param)),
     }
 }
 
-fn request(job: &Job, prompt: &[TokenId], seed: u64, max_tokens: u32) -> Request {
+/// What the prompts of a job have in common; the prompt and its `max_tokens` are to be filled in.
+fn request(job: &Job, seed: u64, lane: usize) -> Request {
     let generation = &job.generation;
     let sampling = generation.sampling;
+    let sample = |index| SamplingParams {
+        temperature: sampling.temperature,
+        top_k: sampling.top_k.min(job.served.model.backend.model().vocab_size),
+        top_p: sampling.top_p,
+        min_p: sampling.min_p,
+        seed: choice_seed(seed, index),
+    };
     Request {
-        prompt: prompt.to_vec(),
-        max_tokens,
-        sampling: SamplingParams {
-            temperature: sampling.temperature,
-            top_k: sampling.top_k.min(job.served.model.backend.model().vocab_size),
-            top_p: sampling.top_p,
-            min_p: sampling.min_p,
-            seed,
-        },
+        prompt: Vec::new(),
+        max_tokens: 0,
+        samples: (0..generation.n).map(sample).collect(),
         stop: StopTokens {
             ids: generation.stop_token_ids.clone(),
             ignore_eos: generation.ignore_eos,
             min_tokens: generation.min_tokens,
         },
         logprobs: generation.logprobs,
+        // Without accounts everyone is one tenant and one user.
+        origin: Origin { cache_namespace: generation.cache_key.clone(), lane, ..Origin::default() },
+        deadline: None,
     }
 }
 

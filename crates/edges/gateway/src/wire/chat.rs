@@ -13,13 +13,14 @@ pub(crate) struct Chat(pub(crate) Envelope);
 
 impl Chat {
     fn chunk(&self, choices: Vec<ChatChunkChoice>, usage: Option<Option<Usage>>) -> Result<String, ApiError> {
-        let Envelope { id, created, served, .. } = &self.0;
+        let Envelope { id, created, served, service_tier, .. } = &self.0;
         Ok(serde_json::to_string(&ChatChunk {
             id,
             object: "chat.completion.chunk",
             created: *created,
             model: &served.model.id,
             system_fingerprint: &served.fingerprint,
+            service_tier: *service_tier,
             choices,
             usage,
         })?)
@@ -87,13 +88,14 @@ impl Shape for Chat {
             message: ReplyMessage::new(choice.text),
             finish_reason: choice.finish,
         };
-        let Envelope { id, created, served, .. } = &self.0;
+        let Envelope { id, created, served, service_tier, .. } = &self.0;
         Ok(serde_json::to_string(&ChatCompletion {
             id: id.clone(),
             object: "chat.completion",
             created: *created,
             model: served.model.id.clone(),
             system_fingerprint: served.fingerprint.clone(),
+            service_tier: *service_tier,
             choices: choices.into_iter().enumerate().map(choice).collect(),
             usage,
         })?)

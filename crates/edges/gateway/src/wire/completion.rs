@@ -12,13 +12,14 @@ pub(crate) struct TextCompletion(pub(crate) Envelope);
 
 impl TextCompletion {
     fn body(&self, choices: Vec<CompletionChoice>, usage: Option<Option<Usage>>) -> Result<String, ApiError> {
-        let Envelope { id, created, served, .. } = &self.0;
+        let Envelope { id, created, served, service_tier, .. } = &self.0;
         Ok(serde_json::to_string(&Completion {
             id,
             object: "text_completion",
             created: *created,
             model: &served.model.id,
             system_fingerprint: &served.fingerprint,
+            service_tier: *service_tier,
             choices,
             usage,
         })?)

@@ -5,7 +5,7 @@ mod completion;
 
 use std::sync::Arc;
 
-use motet_protocol::{FinishReason, Usage};
+use motet_protocol::{FinishReason, ServiceTier, Usage};
 use motet_text::Tokenizer;
 
 pub(crate) use chat::Chat;
@@ -27,6 +27,8 @@ pub(crate) struct Envelope {
     pub(crate) has_logprobs: bool,
     /// Whether a stream says what it cost.
     pub(crate) has_usage: bool,
+    /// The tier it has, if the request named one.
+    pub(crate) service_tier: Option<ServiceTier>,
 }
 
 impl Envelope {

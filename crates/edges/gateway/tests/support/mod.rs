@@ -13,8 +13,8 @@ use futures_util::stream::unfold;
 use motet_gateway::{Gateway, GatewayConfig, ServedModel};
 use motet_text::{ChatTemplate, TokenKind, Tokenizer, TokenizerSpec};
 use motet_types::{
-    Backend, Event, EventStream, FinishReason, Load, Logprobs, ModelInfo, ReplyError, Request, SubmitError,
-    TokenEvent, TokenId, Usage,
+    Backend, Event, EventStream, FinishReason, LaneLoad, Load, Logprobs, ModelInfo, ReplyError, Request,
+    SamplingParams, SubmitError, TokenEvent, TokenId, Usage,
 };
 
 /// Name of the model in tests.
@@ -29,6 +29,9 @@ pub const VOCAB: u32 = 258;
 pub const PADDED_VOCAB: u32 = 272;
 /// Tokens of the context.
 pub const CONTEXT: u32 = 400;
+
+/// Prompt tokens that the fake says it had cached.
+pub const CACHED: u32 = 16;
 
 const TEMPLATE: &str = "{% for m in messages %}{% if m.role == 'system' and m.content == 'refuse' %}\
     {{ raise_exception('no such system prompt') }}{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
@@ -62,7 +65,8 @@ pub fn reply(text: &str) -> Vec<Beat> {
 type Script = Box<dyn Fn(&Request) -> Vec<Beat> + Send + Sync>;
 type Refusal = Box<dyn Fn(&Request) -> Option<SubmitError> + Send + Sync>;
 
-/// Plays scripts and counts the streams that are alive.
+/// Plays scripts, one per sample, and counts the streams that are alive. A script sees the request as
+/// if it had that sample alone.
 pub struct Fake {
     info: ModelInfo,
     script: Script,
@@ -71,8 +75,8 @@ pub struct Fake {
     cancelled: Arc<AtomicU64>,
     /// What was submitted, in order.
     pub seen: Mutex<Vec<Request>>,
-    /// Reported as [`Load::stalled_seconds`].
-    pub stalled_seconds: Mutex<f64>,
+    /// What is reported besides the streams that are alive.
+    pub load: Mutex<Load>,
 }
 
 impl Fake {
@@ -96,7 +100,14 @@ impl Fake {
             live: Arc::default(),
             cancelled: Arc::default(),
             seen: Mutex::default(),
-            stalled_seconds: Mutex::new(0.0),
+            load: Mutex::new(Load {
+                kv_blocks_total: 64,
+                kv_block_tokens: 16,
+                lanes: ["main", "rest"]
+                    .map(|name| LaneLoad { name: name.into(), ..LaneLoad::default() })
+                    .into(),
+                ..Load::default()
+            }),
         })
     }
 
@@ -129,34 +140,42 @@ impl Drop for Guard {
     }
 }
 
+impl Fake {
+    fn play(&self, request: Request) -> EventStream {
+        self.live.fetch_add(1, Ordering::SeqCst);
+        let guard = Guard { live: self.live.clone(), cancelled: self.cancelled.clone(), has_ended: false };
+        let player = Player { beats: (self.script)(&request).into_iter(), request, index: 0, guard };
+        Box::pin(unfold(player, |mut player| async {
+            let event = player.next().await?;
+            Some((event, player))
+        }))
+    }
+}
+
 impl Backend for Fake {
     fn model(&self) -> &ModelInfo {
         &self.info
     }
 
-    fn submit(&self, request: Request) -> Result<EventStream, SubmitError> {
+    fn submit(&self, request: Request) -> Result<Vec<EventStream>, SubmitError> {
         if let Some(error) = (self.refusal)(&request) {
             return Err(error);
         }
         self.seen.lock().unwrap().push(request.clone());
-        self.live.fetch_add(1, Ordering::SeqCst);
-        let guard = Guard { live: self.live.clone(), cancelled: self.cancelled.clone(), has_ended: false };
-        let player = Player { beats: (self.script)(&request).into_iter(), request, index: 0, guard };
-        Ok(Box::pin(unfold(player, |mut player| async {
-            let event = player.next().await?;
-            Some((event, player))
-        })))
+        let alone = |sample: &SamplingParams| Request { samples: vec![*sample], ..request.clone() };
+        Ok(request.samples.iter().map(|sample| self.play(alone(sample))).collect())
+    }
+
+    fn estimate(&self, _lane: usize, _prompt_tokens: u32) -> Duration {
+        Duration::ZERO
     }
 
     fn load(&self) -> Load {
         Load {
             running: self.live(),
-            kv_blocks_total: 64,
             kv_blocks_used: self.live() * 2,
-            kv_block_tokens: 16,
             cancelled: self.cancelled.load(Ordering::SeqCst),
-            stalled_seconds: *self.stalled_seconds.lock().unwrap(),
-            ..Load::default()
+            ..self.load.lock().unwrap().clone()
         }
     }
 }
@@ -201,7 +220,7 @@ impl Player {
             }
         }
         self.guard.has_ended = true;
-        let usage = Usage { prompt: self.request.prompt.len() as u32, cached: 16, output: self.index };
+        let usage = Usage { prompt: self.request.prompt.len() as u32, cached: CACHED, output: self.index };
         Some(Event::Finished { reason, usage })
     }
 
