@@ -77,6 +77,7 @@ const SERVE_HELP: &str = "\
 Examples:
   motet serve
   motet serve --port 9000 --model hf:owner/name:model.Q8_0.gguf
+  motet serve --kv-memory 50% --kv-format int8 --cache-spill 8GiB
   curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
     -d '{\"model\": \"SmolLM2-135M-Instruct\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
 
@@ -113,9 +114,39 @@ pub(crate) struct EngineArgs {
     /// Threads that compute [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<String>,
-    /// Memory for conversations, such as 1GiB [default: a quarter of what is free, at most 2GiB]
+    /// Memory for conversations: 1GiB, 25% of what is free, 60000tok [default: 25%, at most 2GiB]
     #[arg(long, value_name = "SIZE")]
     kv_memory: Option<String>,
+    /// How keys and values are kept: f16, or int8 in little more than half the memory [default: f16]
+    #[arg(long, value_name = "FORMAT")]
+    kv_format: Option<String>,
+}
+
+/// How many are served at once, and what is kept of them.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Batch and cache")]
+pub(crate) struct BatchArgs {
+    /// Most sequences that are computed at once [default: 64]
+    #[arg(long, value_name = "N")]
+    max_running: Option<String>,
+    /// Most tokens that are computed at once [default: 512]
+    #[arg(long, value_name = "N")]
+    max_step_tokens: Option<String>,
+    /// What 95 % of the gaps between a reply's tokens stay within [default: 200ms]
+    #[arg(long, value_name = "TIME")]
+    itl_target: Option<String>,
+    /// Compute prompts that begin alike once: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    prefix_cache: Option<String>,
+    /// Keep on disk what the prefix cache has no memory for, at most so much, such as 8GiB [default: off]
+    #[arg(long, value_name = "SIZE")]
+    cache_spill: Option<String>,
+    /// Where that is [default: motet/spill in the cache folder]
+    #[arg(long, value_name = "FOLDER")]
+    cache_spill_folder: Option<String>,
+    /// Drop from there what was not used for so long [default: 1h]
+    #[arg(long, value_name = "TIME")]
+    cache_spill_age: Option<String>,
 }
 
 /// How tokens are drawn.
@@ -166,6 +197,8 @@ pub(crate) struct ServeArgs {
     /// Serve without accounts; the default until they exist, and allowed on loopback only
     #[arg(long)]
     no_auth: bool,
+    #[command(flatten)]
+    batch: BatchArgs,
 }
 
 /// `motet chat`.
@@ -243,6 +276,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
+    batch: BatchArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
 }
 
@@ -255,6 +290,7 @@ impl Cli {
             Command::Serve(args) => {
                 all.extend(args.listen.flags());
                 all.extend(args.engine.flags());
+                all.extend(args.batch.flags());
             }
             Command::Chat(args) => {
                 all.extend(args.engine.flags());
@@ -267,6 +303,7 @@ impl Cli {
             Command::Config(ConfigCommand::Check(args)) => {
                 all.extend(args.listen.flags());
                 all.extend(args.engine.flags());
+                all.extend(args.batch.flags());
                 all.extend(args.sampling.flags());
             }
             Command::Model(_) | Command::Completions { .. } => {}
@@ -284,8 +321,27 @@ impl ListenArgs {
 }
 
 impl EngineArgs {
-    fn flags(&self) -> [Flag<'_>; 3] {
-        [("model", &self.model), ("engine.threads", &self.threads), ("engine.kv_memory", &self.kv_memory)]
+    fn flags(&self) -> [Flag<'_>; 4] {
+        [
+            ("model", &self.model),
+            ("engine.threads", &self.threads),
+            ("engine.kv_memory", &self.kv_memory),
+            ("engine.kv_format", &self.kv_format),
+        ]
+    }
+}
+
+impl BatchArgs {
+    fn flags(&self) -> [Flag<'_>; 7] {
+        [
+            ("engine.max_running", &self.max_running),
+            ("engine.max_step_tokens", &self.max_step_tokens),
+            ("engine.itl_target", &self.itl_target),
+            ("engine.prefix_cache", &self.prefix_cache),
+            ("engine.cache_spill", &self.cache_spill),
+            ("engine.cache_spill_folder", &self.cache_spill_folder),
+            ("engine.cache_spill_age", &self.cache_spill_age),
+        ]
     }
 }
 

@@ -12,38 +12,53 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
         say(&format!("warning: {warning}"));
     }
     if as_json {
-        let settings: Vec<_> = config
-            .settings
-            .iter()
-            .map(|s| {
-                serde_json::json!({
-                    "key": s.key.name, "value": s.shown, "source": s.source.to_string(),
-                    "variable": s.key.variable(), "flag": s.key.flag,
-                })
-            })
-            .collect();
-        return print(&format!("{:#}\n", serde_json::Value::from(settings)));
+        return print(&format!("{:#}\n", json(config)));
     }
     let mut text = match &raw.file {
         Some(path) => format!("# {}\n", path.display()),
         None => "# no configuration file\n".to_owned(),
     };
-    let width = |column: fn(&Config) -> Vec<usize>| column(config).into_iter().max().unwrap_or(0);
-    let (names, values, sources) = (
-        width(|c| c.settings.iter().map(|s| s.key.name.len()).collect()),
-        width(|c| c.settings.iter().map(|s| quoted(&s.shown).chars().count()).collect()),
-        width(|c| c.settings.iter().map(|s| s.source.to_string().chars().count()).collect()),
-    );
-    for setting in &config.settings {
-        let (name, value, source) = (setting.key.name, quoted(&setting.shown), setting.source.to_string());
-        let help = setting.key.help;
+    let rows = rows(config);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (names, values, sources) = (width(0), width(1), width(2));
+    for [name, value, source, help] in &rows {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{name:names$} = {value:values$}  {source:sources$}  {help}");
     }
     text.push_str(
-        "\nEach key is also a variable (engine.threads: MOTET_ENGINE_THREADS) and a flag (--threads).\n",
+        "\nEach key is also a variable (engine.threads: MOTET_ENGINE_THREADS) and a flag (--threads);\n\
+         lanes are [[lanes]] of the file alone.\n",
     );
     print(&text)
+}
+
+/// Name, value, origin and meaning of each setting.
+fn rows(config: &Config) -> Vec<[String; 4]> {
+    let keys = config.settings.iter().map(|setting| {
+        let (key, shown) = (setting.key, quoted(&setting.shown));
+        [key.name.to_owned(), shown, setting.source.to_string(), key.help.to_owned()]
+    });
+    let lanes = config.lanes.iter().map(|lane| {
+        let help = "a lane in which requests wait".to_owned();
+        [format!("lanes.{}", lane.config.name), lane.shown(), lane.source.to_string(), help]
+    });
+    keys.chain(lanes).collect()
+}
+
+fn json(config: &Config) -> serde_json::Value {
+    let keys = config.settings.iter().map(|s| {
+        serde_json::json!({
+            "key": s.key.name, "value": s.shown, "source": s.source.to_string(),
+            "variable": s.key.variable(), "flag": s.key.flag,
+        })
+    });
+    let lanes = config.lanes.iter().map(|lane| {
+        serde_json::json!({
+            "key": format!("lanes.{}", lane.config.name), "value": lane.shown(),
+            "source": lane.source.to_string(), "variable": null, "flag": null,
+        })
+    });
+    keys.chain(lanes).collect()
 }
 
 fn quoted(text: &str) -> String {

@@ -9,7 +9,10 @@ use std::{
 
 use futures_util::StreamExt;
 use motet_text::{ChatTemplate, CivilTime, RenderInput, ReplyDecoder};
-use motet_types::{Event, FinishReason, Request, SamplingParams, StopTokens, TokenId, Usage};
+use motet_types::{
+    Backend, Event, EventStream, FinishReason, Origin, Request, SamplingParams, StopTokens, SubmitError,
+    TokenId, Usage,
+};
 
 use crate::{config::SamplingSettings, failure::Failure, load::Loaded};
 
@@ -82,7 +85,7 @@ pub(crate) async fn generate(
 ) -> Result<Reply, Failure> {
     let (request, full) = request(loaded, ask)?;
     let prompt = request.prompt.len() as u32;
-    let mut events = loaded.backend.submit(request).map_err(Failure::runtime)?;
+    let mut events = submit(loaded, request).map_err(Failure::runtime)?;
     let mut decoder = ReplyDecoder::new(loaded.tokenizer.clone(), Vec::new());
     let mut reply = Reply {
         text: String::new(),
@@ -127,8 +130,8 @@ pub(crate) async fn warm(loaded: &Loaded) -> Result<(), Failure> {
         prompt.push(0);
     }
     let stop = StopTokens { ignore_eos: true, ..StopTokens::default() };
-    let request = Request { prompt, max_tokens: 2, sampling: SamplingParams::GREEDY, stop, logprobs: None };
-    let mut events = loaded.backend.submit(request).map_err(Failure::usage)?;
+    let request = Request { stop, ..plain(prompt, 2, SamplingParams::GREEDY) };
+    let mut events = submit(loaded, request).map_err(Failure::usage)?;
     while let Some(event) = events.next().await {
         match event {
             Event::Token(_) => {}
@@ -153,7 +156,7 @@ fn push(
 
 /// The request, and what it means when it ends by length.
 fn request(loaded: &Loaded, ask: Ask) -> Result<(Request, End), Failure> {
-    let limit = loaded.backend.model().context_length;
+    let limit = loaded.engine.model().context_length;
     let prompt = u32::try_from(ask.prompt.len()).unwrap_or(u32::MAX);
     let left = limit.saturating_sub(prompt);
     if left == 0 {
@@ -162,14 +165,26 @@ fn request(loaded: &Loaded, ask: Ask) -> Result<(Request, End), Failure> {
         )));
     }
     let full = if ask.max_tokens > left { End::ContextFull } else { End::MaxTokens };
-    let request = Request {
-        prompt: ask.prompt,
-        max_tokens: ask.max_tokens.min(left),
-        sampling: ask.sampling,
+    Ok((plain(ask.prompt, ask.max_tokens.min(left), ask.sampling), full))
+}
+
+/// A request for one reply on nobody's behalf.
+fn plain(prompt: Vec<TokenId>, max_tokens: u32, sampling: SamplingParams) -> Request {
+    Request {
+        prompt,
+        max_tokens,
+        samples: vec![sampling],
         stop: StopTokens::default(),
         logprobs: None,
-    };
-    Ok((request, full))
+        origin: Origin::default(),
+        deadline: None,
+    }
+}
+
+/// The events of a request's one sample.
+fn submit(loaded: &Loaded, request: Request) -> Result<EventStream, SubmitError> {
+    let mut streams = loaded.engine.submit(request)?;
+    streams.pop().ok_or_else(|| SubmitError::Down("it returned no reply".to_owned()))
 }
 
 /// The date that templates print, in UTC.

@@ -7,17 +7,17 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use motet_engine::{Engine, EngineConfig, Limits};
+use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, StartError, TierConfig};
 use motet_hub::{Hub, HubConfig, ModelRef};
 use motet_model::{
-    CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision,
+    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, LlamaConfig, ModelError, Precision,
     gguf::{chat_template, tokenizer_spec},
 };
 use motet_text::{ChatTemplate, Tokenizer};
 use motet_types::Backend;
 
 use crate::{
-    config::{Config, EngineSettings},
+    config::{Config, EngineSettings, SpillSettings},
     failure::Failure,
     progress::DownloadProgress,
 };
@@ -31,7 +31,11 @@ pub(crate) struct Loaded {
     pub(crate) tokenizer: Arc<Tokenizer>,
     /// How it takes conversations, or why it can't, in words.
     pub(crate) template: Result<Arc<ChatTemplate>, String>,
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) engine: Arc<Engine>,
+    /// How the engine keeps keys and values.
+    pub(crate) kv_format: KvFormat,
+    /// Bytes of a block of them over all layers.
+    kv_block_bytes: usize,
     /// How long loading took.
     pub(crate) took: Duration,
 }
@@ -39,8 +43,13 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Tokens that all conversations together may hold.
     pub(crate) fn kv_tokens(&self) -> u64 {
-        let load = self.backend.load();
+        let load = self.engine.load();
         u64::from(load.kv_blocks_total) * u64::from(load.kv_block_tokens)
+    }
+
+    /// Bytes that they may take.
+    pub(crate) fn kv_bytes(&self) -> u64 {
+        u64::from(self.engine.load().kv_blocks_total) * self.kv_block_bytes as u64
     }
 }
 
@@ -53,7 +62,7 @@ pub(crate) async fn find(model: &ModelRef) -> Result<PathBuf, Failure> {
 /// Finds and loads the configured model. Loading keeps a thread busy, so it gets one of its own.
 pub(crate) async fn find_and_load(config: &Config) -> Result<Loaded, Failure> {
     let path = find(&config.model).await?;
-    let (id, engine) = (model_id(&config.model, &path), config.engine);
+    let (id, engine) = (model_id(&config.model, &path), config.engine.clone());
     tokio::task::spawn_blocking(move || load(&path, id, engine)).await.map_err(Failure::runtime)?
 }
 
@@ -63,23 +72,87 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
     let spec = tokenizer_spec(&gguf).map_err(Failure::usage)?;
     let tokenizer =
         Arc::new(Tokenizer::new(spec).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?);
+    let llama = LlamaConfig::read(&gguf).map_err(Failure::usage)?;
+    let kv_block_bytes = kv_block_bytes(&llama, settings.kv_format);
     let options = CpuOptions {
         threads: settings.threads,
-        kv_bytes: settings.kv_bytes,
+        kv_bytes: settings.kv_memory.bytes(gguf.file_size(), kv_block_bytes, BLOCK_TOKENS),
         precision: Precision::Fast,
-        kv: KvFormat::F16,
+        kv: settings.kv_format,
         isa: Isa::detect(),
     };
-    let executor = CpuExecutor::load(&gguf, options).map_err(Failure::usage)?;
+    let executor = CpuExecutor::load(&gguf, options).map_err(|error| match error {
+        ModelError::File(error) => Failure::usage(error),
+        error => Failure::usage(format!("engine.kv_memory: {error}")),
+    })?;
     let config = EngineConfig {
         id: id.clone(),
         vocab_size: u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX),
         eos_tokens: tokenizer.eog_tokens().to_vec(),
-        limits: Limits::default(),
+        cache: cache(settings.is_caching, settings.spill)?,
+        sched: settings.sched,
     };
-    let backend = Engine::start(Box::new(executor), config).map_err(Failure::runtime)?;
-    let template = compile_template(&gguf, &tokenizer);
-    Ok(Loaded { id, created: modified(path), tokenizer, template, backend, took: begun.elapsed() })
+    let engine = Engine::start(Box::new(executor), config).map_err(start_failure)?;
+    Ok(Loaded {
+        id,
+        created: modified(path),
+        template: compile_template(&gguf, &tokenizer),
+        tokenizer,
+        engine,
+        kv_format: settings.kv_format,
+        kv_block_bytes,
+        took: begun.elapsed(),
+    })
+}
+
+/// Bytes of a KV block over all layers.
+pub(crate) fn kv_block_bytes(llama: &LlamaConfig, format: KvFormat) -> usize {
+    llama.layers * format.block_bytes(llama.head_shape())
+}
+
+/// The prefix cache, with a key and a name for the weights that hold for this load alone.
+fn cache(is_on: bool, spill: Option<SpillSettings>) -> Result<CacheConfig, Failure> {
+    let random = |bytes: &mut [u8]| {
+        getrandom::fill(bytes).map_err(|e| Failure::runtime(format!("the system has no randomness: {e}")))
+    };
+    let (mut key, mut load) = ([0; 32], [0; 16]);
+    random(&mut key)?;
+    random(&mut load)?;
+    Ok(CacheConfig {
+        is_on,
+        key: CacheKey::new(key),
+        model: format!("{:032x}", u128::from_ne_bytes(load)),
+        second_tier: spill.map(second_tier).transpose()?,
+    })
+}
+
+/// Makes the folder where it isn't there yet.
+fn second_tier(spill: SpillSettings) -> Result<TierConfig, Failure> {
+    let folder = spill.folder.unwrap_or_else(usual_spill_folder);
+    std::fs::create_dir_all(&folder).map_err(|e| {
+        Failure::usage(format!(
+            "engine.cache_spill_folder: {} can't be made: {e}; name a folder that can be written",
+            folder.display()
+        ))
+    })?;
+    Ok(TierConfig { folder, max_bytes: spill.max_bytes, max_age: spill.max_age })
+}
+
+/// `motet/spill` in the user's cache, or the system's folder for temporary files where there is none.
+fn usual_spill_folder() -> PathBuf {
+    let models = motet_hub::models_dir();
+    let cache = models.parent().filter(|folder| folder.is_absolute());
+    cache.map_or_else(std::env::temp_dir, |folder| folder.join("spill"))
+}
+
+fn start_failure(error: StartError) -> Failure {
+    match &error {
+        StartError::UnknownToken { .. } => Failure::usage(error),
+        StartError::SecondTier { .. } => Failure::usage(format!(
+            "engine.cache_spill: {error}; name another engine.cache_spill_folder or size, or turn it off"
+        )),
+        StartError::Thread(_) => Failure::runtime(error),
+    }
 }
 
 fn compile_template(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<Arc<ChatTemplate>, String> {

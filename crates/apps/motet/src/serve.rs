@@ -1,13 +1,15 @@
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use motet_gateway::{Gateway, GatewayConfig, ServedModel};
+use motet_engine::{Engine, LaneConfig, LaneKind};
+use motet_gateway::{Gateway, GatewayConfig, Lanes, ServedModel};
+use motet_model::KvFormat;
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Config, human_bytes},
+    config::{Config, human_bytes, thousands},
     failure::Failure,
     generate::warm,
     load::{Loaded, find_and_load},
@@ -23,10 +25,12 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(Failure::runtime)?;
     say(&format!("Motet listens on http://{address} and loads {}", config.model));
 
-    let gateway = Gateway::new(GatewayConfig::default());
-    let serving = motet_gateway::serve(listener, gateway.router(), shutdown_asked());
+    let lanes = lanes(&config.engine.sched.lanes);
+    let gateway = Gateway::new(GatewayConfig { lanes, ..GatewayConfig::default() });
+    let engine = EngineSlot::default();
+    let serving = motet_gateway::serve(listener, gateway.router(), drained(engine.clone()));
     tokio::pin!(serving);
-    let model = load_into(&gateway, config, address);
+    let model = load_into(&gateway, config, address, &engine);
     tokio::pin!(model);
     let _loaded = tokio::select! {
         // A signal while the model loads: nothing is in flight that could be cut.
@@ -36,6 +40,24 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
     serving.await.map_err(Failure::runtime)?;
     say("Motet stopped");
     Ok(())
+}
+
+/// Requests go to the first lane, and those that can wait to the first background lane.
+fn lanes(lanes: &[LaneConfig]) -> Lanes {
+    let background = lanes.iter().position(|lane| lane.kind == LaneKind::Background);
+    Lanes { default: 0, background }
+}
+
+/// The engine, once there is one.
+type EngineSlot = Arc<OnceLock<Arc<Engine>>>;
+
+/// Completes when a shutdown was asked for and the engine takes no more: a request on a connection that
+/// is still open would only prolong the end.
+async fn drained(engine: EngineSlot) {
+    shutdown_asked().await;
+    if let Some(engine) = engine.get() {
+        engine.drain();
+    }
 }
 
 /// Without accounts anyone who reaches the port may use the model, so only this machine may.
@@ -64,7 +86,12 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-async fn load_into(gateway: &Arc<Gateway>, config: &Config, address: SocketAddr) -> Result<Loaded, Failure> {
+async fn load_into(
+    gateway: &Arc<Gateway>,
+    config: &Config,
+    address: SocketAddr,
+    slot: &EngineSlot,
+) -> Result<Loaded, Failure> {
     let outcome = async {
         let loaded = find_and_load(config).await?;
         warm(&loaded).await?;
@@ -81,24 +108,59 @@ async fn load_into(gateway: &Arc<Gateway>, config: &Config, address: SocketAddr)
     if let Err(why) = &loaded.template {
         say(&format!("warning: {why}; only /v1/completions will answer"));
     }
+    // It is the only one: a server loads once.
+    let _ = slot.set(Arc::clone(&loaded.engine));
     gateway.set_ready(ServedModel {
         id: loaded.id.clone(),
         created: loaded.created,
         tokenizer: loaded.tokenizer.clone(),
         template: loaded.template.as_ref().ok().cloned(),
-        backend: loaded.backend.clone(),
+        backend: loaded.engine.clone(),
     });
     say(&ready_line(&loaded, config, address));
     Ok(loaded)
 }
 
 fn ready_line(loaded: &Loaded, config: &Config, address: SocketAddr) -> String {
+    let format = match loaded.kv_format {
+        KvFormat::F32 => "f32",
+        KvFormat::F16 => "f16",
+        KvFormat::Int8 => "int8",
+    };
     format!(
-        "Ready: {} on http://{address}, room for {} tokens in {}, {} threads, loaded in {:.1} s; Ctrl-C stops",
+        "Ready: {} on http://{address}, {}, in {} of {format}, {} threads, loaded in {:.1} s; Ctrl-C stops",
         loaded.id,
-        loaded.kv_tokens(),
-        human_bytes(config.engine.kv_bytes as u64),
+        room(loaded.kv_tokens()),
+        human_bytes(loaded.kv_bytes()),
         config.engine.threads,
         loaded.took.as_secs_f64()
     )
+}
+
+/// Tokens of the median request, prompt and reply together, of the conversation trace that Azure
+/// published for its language model service in 2023: 1,020 + 129.
+const MEDIAN_CONVERSATION: u64 = 1149;
+
+/// What `tokens` of KV memory hold, in words.
+fn room(tokens: u64) -> String {
+    let conversations = match tokens / MEDIAN_CONVERSATION {
+        0 => "less than one conversation".to_owned(),
+        1 => "about one conversation".to_owned(),
+        count => format!("about {} conversations", thousands(count)),
+    };
+    format!("room for {} tokens, {conversations} of {}", thousands(tokens), thousands(MEDIAN_CONVERSATION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_told_in_conversations() {
+        let check = |tokens: u64, expected: &str| assert_eq!(room(tokens), expected);
+        check(61_035, "room for 61,035 tokens, about 53 conversations of 1,149");
+        check(2_000, "room for 2,000 tokens, about one conversation of 1,149");
+        check(16, "room for 16 tokens, less than one conversation of 1,149");
+        check(1 << 26, "room for 67,108,864 tokens, about 58,406 conversations of 1,149");
+    }
 }

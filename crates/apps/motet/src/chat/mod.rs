@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 
 use commands::{Action, COMMANDS, parse};
 use input::Input;
+use motet_types::Backend;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -72,7 +73,7 @@ struct Chat<'a> {
 
 impl Chat<'_> {
     fn greet(&self) -> Result<(), Failure> {
-        let room = self.loaded.backend.model().context_length;
+        let room = self.loaded.engine.model().context_length;
         let line = format!("{} · room for {room} tokens · /help for commands, Ctrl-D leaves", self.loaded.id);
         self.tell(&line)
     }

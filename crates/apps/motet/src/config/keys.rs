@@ -22,8 +22,8 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
     Key { name, flag, default, help }
 }
 
-/// Every key there is.
-pub(crate) const KEYS: [Key; 14] = [
+/// Every key that has one value; `[[lanes]]` is a list.
+pub(crate) const KEYS: [Key; 22] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key("server.host", "--host", "127.0.0.1", "address to listen on; loopback only until accounts exist"),
     key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
@@ -32,7 +32,40 @@ pub(crate) const KEYS: [Key; 14] = [
         "engine.kv_memory",
         "--kv-memory",
         "auto",
-        "memory for conversations; auto: a quarter of what is free, at most 2GiB",
+        "memory for conversations: 2GiB, 25% of what is free, 60000tok; auto: 25%, at most 2GiB",
+    ),
+    key(
+        "engine.kv_format",
+        "--kv-format",
+        "f16",
+        "keys and values: f16, or int8 in little more than half the memory",
+    ),
+    key("engine.prefix_cache", "--prefix-cache", "on", "on: prompts that begin alike are computed once"),
+    key(
+        "engine.cache_spill",
+        "--cache-spill",
+        "off",
+        "most bytes on disk for what the prefix cache has no memory for, such as 8GiB",
+    ),
+    key(
+        "engine.cache_spill_folder",
+        "--cache-spill-folder",
+        "auto",
+        "where they are; auto: motet/spill in the cache folder",
+    ),
+    key(
+        "engine.cache_spill_age",
+        "--cache-spill-age",
+        "1h",
+        "what was not used for so long is dropped from there",
+    ),
+    key("engine.max_running", "--max-running", "64", "most sequences that are computed at once"),
+    key("engine.max_step_tokens", "--max-step-tokens", "512", "most tokens that are computed at once"),
+    key(
+        "engine.itl_target",
+        "--itl-target",
+        "200ms",
+        "what 95 % of the gaps between a reply's tokens stay within",
     ),
     key(
         "sampling.temperature",
@@ -76,7 +109,8 @@ pub(crate) fn check_variable(name: &str) -> Result<(), Option<String>> {
     Err(most_similar(name, KEYS.iter().map(|key| (key.variable(), key.variable()))))
 }
 
-fn most_similar<T>(name: &str, known: impl Iterator<Item = (String, T)>) -> Option<T> {
+/// The value whose name of `known` is most like `name`, when one is like it.
+pub(super) fn most_similar<T>(name: &str, known: impl Iterator<Item = (String, T)>) -> Option<T> {
     let last = |text: &str| text.rsplit('.').next().unwrap_or_default().to_owned();
     known
         .map(|(text, value)| {

@@ -1,4 +1,27 @@
-//! How much memory is free, and the share of it that conversations get when nobody says.
+//! How much memory is free, and how much of it conversations get.
+
+/// Memory for keys and values, as it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum KvMemory {
+    /// This many bytes.
+    Bytes(usize),
+    /// This part, above 0 and below 1, of what is free beside the weights.
+    Share(f64),
+    /// Room for this many tokens.
+    Tokens(u32),
+}
+
+impl KvMemory {
+    /// Bytes of the arena. `weights` are the bytes the model is about to take, `block_bytes` those of
+    /// a block of `block_tokens` tokens over all layers.
+    pub(crate) fn bytes(self, weights: u64, block_bytes: usize, block_tokens: usize) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => (available().saturating_sub(weights) as f64 * share) as usize,
+            Self::Tokens(tokens) => (tokens as usize).div_ceil(block_tokens).saturating_mul(block_bytes),
+        }
+    }
+}
 
 /// Assumed where the system can't be asked.
 const ASSUMED: u64 = 4 << 30;
@@ -7,14 +30,19 @@ const SHARE: u64 = 4;
 const MOST: u64 = 2 << 30;
 const LEAST: u64 = 64 << 20;
 
-/// Bytes for the KV arena by default.
-pub(crate) fn default_kv_bytes() -> usize {
+/// The KV arena when nobody says.
+pub(crate) fn default_kv_memory() -> KvMemory {
+    KvMemory::Bytes(share(available()))
+}
+
+/// Bytes that can be taken: what the system has left, or a container's limit.
+fn available() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let host = read("/proc/meminfo").and_then(|text| available_of_meminfo(&text));
     let group = |name: &str| read(&format!("/sys/fs/cgroup/{name}"));
     let limit =
         group("memory.max").zip(group("memory.current")).and_then(|(max, used)| free_of_group(&max, &used));
-    share(host.into_iter().chain(limit).min().unwrap_or(ASSUMED))
+    host.into_iter().chain(limit).min().unwrap_or(ASSUMED)
 }
 
 fn share(available: u64) -> usize {
@@ -45,6 +73,14 @@ mod tests {
         assert_eq!(free_of_group("1000\n", "300\n"), Some(700));
         assert_eq!(free_of_group("1000", "3000"), Some(0));
         assert_eq!(free_of_group("max\n", "300\n"), None);
+    }
+
+    #[test]
+    fn sizes_become_bytes() {
+        assert_eq!(KvMemory::Bytes(5).bytes(1, 4096, 16), 5);
+        assert_eq!(KvMemory::Tokens(33).bytes(1, 4096, 16), 3 * 4096, "whole blocks");
+        assert_eq!(KvMemory::Share(0.5).bytes(u64::MAX, 4096, 16), 0, "the weights leave nothing");
+        assert!(KvMemory::Share(0.5).bytes(0, 4096, 16) > 0);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! [`RawConfig`] is text with its origin: the TOML file, `MOTET_…` variables and flags, the later
 //! overriding the earlier. [`Config`] is checked and typed, with defaults filled in, and still knows
-//! where each value came from. Every key is declared once, in [`KEYS`].
+//! where each value came from. Every key is declared once, in [`KEYS`], but
+//! for `[[lanes]]`, which is a list.
 
 mod keys;
+mod lanes;
 mod memory;
 mod raw;
 mod resolved;
@@ -12,8 +14,8 @@ mod values;
 
 pub(crate) use keys::KEYS;
 pub(crate) use raw::{RawConfig, Sources};
-pub(crate) use resolved::{Config, EngineSettings, SamplingSettings};
-pub(crate) use values::human_bytes;
+pub(crate) use resolved::{Config, EngineSettings, SamplingSettings, SpillSettings};
+pub(crate) use values::{human_bytes, thousands};
 
 /// What is wrong with a configuration, in one line.
 #[derive(Debug, thiserror::Error)]

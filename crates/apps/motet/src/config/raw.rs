@@ -12,10 +12,14 @@ use toml::{
 use super::{
     ConfigError, KEYS,
     keys::{self, Key},
+    lanes::{self, RawLane},
 };
 
 /// Largest configuration file: a bound on what a wrong path can cost.
 const FILE_BYTES: u64 = 1 << 20;
+
+/// The key that is a list of tables; the others are single values.
+const LANES: &str = "lanes";
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub(crate) struct Sources {
 #[derive(Debug, Default)]
 pub(crate) struct RawConfig {
     values: BTreeMap<&'static str, Written>,
+    /// The `[[lanes]]` of the file.
+    pub(crate) lanes: Vec<RawLane>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
     /// `MOTET_…` variables that are no keys, in words.
@@ -140,7 +146,10 @@ impl RawConfig {
             let at = at(e.span().map_or(0, |span| span.start));
             ConfigError(format!("{at}: not TOML: {}", e.message()))
         })?;
-        for entry in flatten("", table.get_ref()) {
+        if let Some(value) = table.get_ref().get(LANES) {
+            self.lanes = lanes::read(value, &at)?;
+        }
+        for entry in flatten("", table.get_ref()).into_iter().filter(|entry| entry.name != LANES) {
             let source = at(entry.offset);
             let Some(key) = keys::find(&entry.name) else {
                 let hint = keys::similar_key(&entry.name).map_or_else(
@@ -187,7 +196,8 @@ fn flatten(prefix: &str, table: &DeTable<'_>) -> Vec<Entry> {
     entries
 }
 
-fn text_of(value: &Spanned<DeValue<'_>>) -> Option<String> {
+/// A value that a key may take, as text.
+pub(super) fn text_of(value: &Spanned<DeValue<'_>>) -> Option<String> {
     Some(match value.get_ref() {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) => number.to_string(),

@@ -1,12 +1,15 @@
-use std::{fmt::Display, net::IpAddr};
+use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
 
+use motet_engine::SchedConfig;
 use motet_hub::ModelRef;
+use motet_model::KvFormat;
 use motet_types::SamplingParams;
 
 use super::{
     ConfigError, KEYS, RawConfig,
     keys::{self, Key},
-    memory,
+    lanes::{self, Lane},
+    memory::{self, KvMemory},
     raw::Source,
     values,
 };
@@ -22,15 +25,32 @@ pub(crate) struct Config {
     /// System message of chat and run.
     pub(crate) system: Option<String>,
     pub(crate) log: LogSettings,
+    /// At least one; the first is interactive.
+    pub(crate) lanes: Vec<Lane>,
     /// Every key in the order of [`KEYS`], for `config check`.
     pub(crate) settings: Vec<Setting>,
 }
 
-/// What the engine may use.
-#[derive(Debug, Clone, Copy)]
+/// What the engine may use, and how it shares it.
+#[derive(Debug, Clone)]
 pub(crate) struct EngineSettings {
     pub(crate) threads: usize,
-    pub(crate) kv_bytes: usize,
+    pub(crate) kv_memory: KvMemory,
+    pub(crate) kv_format: KvFormat,
+    /// Whether computed prefixes are kept.
+    pub(crate) is_caching: bool,
+    /// The prefix cache's second tier.
+    pub(crate) spill: Option<SpillSettings>,
+    pub(crate) sched: SchedConfig,
+}
+
+/// Where blocks of the prefix cache go that memory has no room for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpillSettings {
+    /// `None`: the usual one.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) max_bytes: u64,
+    pub(crate) max_age: Duration,
 }
 
 /// How chat and run draw tokens.
@@ -67,15 +87,8 @@ impl Config {
         let model = reader.read("model", values::model)?;
         let host = reader.read("server.host", values::host)?;
         let port = reader.read("server.port", values::port)?;
-        let engine = EngineSettings {
-            threads: reader.read_or("engine.threads", values::threads, default_threads, usize::to_string)?,
-            kv_bytes: reader.read_or(
-                "engine.kv_memory",
-                values::memory,
-                memory::default_kv_bytes,
-                |bytes| values::human_bytes(*bytes as u64),
-            )?,
-        };
+        let lanes = lanes::resolve(&raw.lanes)?;
+        let engine = engine(&mut reader, &lanes)?;
         let params = SamplingParams {
             temperature: reader.read("sampling.temperature", |text| values::number(text, 0.0, 2.0))?,
             top_p: reader.read("sampling.top_p", |text| values::number(text, 0.01, 1.0))?,
@@ -97,9 +110,46 @@ impl Config {
         };
         let settings = reader.settings;
         debug_assert_eq!(settings.len(), KEYS.len(), "every key is resolved");
-        Ok(Self { model, host, port, engine, sampling, system, log, settings })
+        Ok(Self { model, host, port, engine, sampling, system, log, lanes, settings })
     }
 }
+
+fn engine(reader: &mut Reader<'_>, lanes: &[Lane]) -> Result<EngineSettings, ConfigError> {
+    let show = |memory: &KvMemory| match memory {
+        KvMemory::Bytes(bytes) => values::human_bytes(*bytes as u64),
+        KvMemory::Share(share) => format!("{}%", share * 100.0),
+        KvMemory::Tokens(tokens) => format!("{tokens}tok"),
+    };
+    let threads = reader.read_or("engine.threads", values::threads, default_threads, usize::to_string)?;
+    let kv_memory = reader.read_or("engine.kv_memory", values::kv_memory, memory::default_kv_memory, show)?;
+    let kv_format = reader.read("engine.kv_format", values::kv_format)?;
+    let is_caching = reader.read("engine.prefix_cache", values::switch)?;
+    let spilled = reader.read("engine.cache_spill", |text| match values::spill(text)? {
+        Some(_) if !is_caching => {
+            Err("there is nothing to spill with engine.prefix_cache = off; turn that on, or this off"
+                .to_owned())
+        }
+        bytes => Ok(bytes),
+    })?;
+    let folder = reader.read("engine.cache_spill_folder", values::folder)?;
+    let max_age = reader.read("engine.cache_spill_age", |text| values::duration(text, "1s", "8760h"))?;
+    let max_running = reader.read("engine.max_running", |text| values::count_in(text, 1, MAX_RUNNING))?;
+    let sched = SchedConfig {
+        lanes: lanes.iter().map(|lane| lane.config.clone()).collect(),
+        max_running: max_running as usize,
+        max_step_tokens: reader
+            .read("engine.max_step_tokens", |text| values::count_in(text, 1, MAX_STEP_TOKENS))?,
+        itl_target: reader.read("engine.itl_target", |text| values::duration(text, "1ms", "1min"))?,
+        ..SchedConfig::default()
+    };
+    let spill = spilled.map(|max_bytes| SpillSettings { folder, max_bytes, max_age });
+    Ok(EngineSettings { threads, kv_memory, kv_format, is_caching, spill, sched })
+}
+
+/// Most sequences of a batch: each needs a row of logits, some hundred kilobytes.
+const MAX_RUNNING: u32 = 4096;
+/// Most tokens of a step: each needs a row of every activation.
+const MAX_STEP_TOKENS: u32 = 1 << 16;
 
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -1,18 +1,15 @@
 use std::{collections::BTreeMap, path::Path};
 
 use motet_hub::ModelRef;
-use motet_model::{Gguf, LlamaConfig};
+use motet_model::{BLOCK_TOKENS, Gguf, KvFormat, LlamaConfig};
 use serde::Serialize;
 
 use crate::{
-    config::{Config, human_bytes},
+    config::{Config, human_bytes, thousands},
     failure::Failure,
-    load::find,
+    load::{find, kv_block_bytes},
     output::{harmless, print},
 };
-
-/// Bytes of one key or value element in the arena the server uses (f16).
-const KV_ELEMENT_BYTES: usize = 2;
 
 /// What a model file's header says.
 #[derive(Debug, Serialize)]
@@ -35,7 +32,7 @@ struct Inspection {
     tokenizer: Option<String>,
     tokenizer_pre: Option<String>,
     has_chat_template: bool,
-    kv_bytes_per_token: Option<usize>,
+    kv_bytes_per_token: Option<KvBytes>,
     /// Why Motet can't run it, when the header tells.
     problem: Option<String>,
 }
@@ -44,6 +41,20 @@ struct Inspection {
 struct TensorShare {
     tensors: u64,
     bytes: u64,
+}
+
+/// Bytes of one token's keys and values over all layers, by `engine.kv_format`.
+#[derive(Debug, Serialize)]
+struct KvBytes {
+    f16: usize,
+    int8: usize,
+}
+
+impl KvBytes {
+    fn of(llama: &LlamaConfig) -> Self {
+        let bytes = |format| kv_block_bytes(llama, format) / BLOCK_TOKENS;
+        Self { f16: bytes(KvFormat::F16), int8: bytes(KvFormat::Int8) }
+    }
 }
 
 /// Prints what the header of `model` says; the configured model without one.
@@ -92,7 +103,7 @@ fn read(path: &Path) -> Result<Inspection, Failure> {
         tokenizer: text("tokenizer.ggml.model"),
         tokenizer_pre: text("tokenizer.ggml.pre"),
         has_chat_template: motet_model::gguf::chat_template(&gguf).is_some(),
-        kv_bytes_per_token: llama.as_ref().ok().map(|llama| llama.kv_elements_per_token() * KV_ELEMENT_BYTES),
+        kv_bytes_per_token: llama.as_ref().ok().map(KvBytes::of),
         problem: llama.err().map(|e| e.to_string()),
         architecture,
     })
@@ -106,9 +117,13 @@ fn text(i: &Inspection) -> String {
         .iter()
         .map(|(name, share)| format!("{name} {} tensors, {}", share.tensors, human_bytes(share.bytes)))
         .collect();
-    let kv = i.kv_bytes_per_token.map_or_else(
+    let kv = |name: &str, bytes: usize| {
+        let tokens = thousands((1 << 30) / bytes.max(1) as u64);
+        format!("{name}: {}, a GiB holds {tokens} tokens", human_bytes(bytes as u64))
+    };
+    let kv = i.kv_bytes_per_token.as_ref().map_or_else(
         || "unknown".to_owned(),
-        |bytes| format!("{}, a GiB holds {} tokens", human_bytes(bytes as u64), (1 << 30) / bytes.max(1)),
+        |bytes| format!("{}; {}", kv("f16", bytes.f16), kv("int8", bytes.int8)),
     );
     let mut rows = vec![
         (

@@ -2,12 +2,25 @@ use std::fs;
 
 use crate::support::{World, parts};
 
+const CONFIG: &str = "\
+model = \"tiny\"
+[server]
+port = 9001
+[[lanes]]
+name = \"paid\"
+weight = 8
+ttft_promise = \"2s\"
+[[lanes]]
+name = \"batch\"
+kind = \"background\"
+";
+
 #[test]
 fn check_shows_values_and_origins() {
     let world = World::new();
     let file = world.home.path().join(".config/motet/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(&file, "model = \"tiny\"\n[server]\nport = 9001\n").unwrap();
+    fs::write(&file, CONFIG).unwrap();
     let mut command = world.motet(&["config", "check", "--threads", "3", "--kv-memory", "1GiB"]);
     command.env("MOTET_SAMPLING_TOP_P", "0.5").env("MOTET_SERVER_PROT", "1");
     let (code, out, err) = parts(command.output().unwrap());
@@ -41,6 +54,7 @@ fn check_finds_mistakes() {
     check("[server]\nprot = 1", "c.toml:2: unknown key server.prot; did you mean server.port?");
     check("[engine]\nkv_memory = \"1 XB\"", "such as 1GiB");
     check("[server", "not TOML");
+    check("[[lanes]]\nname = \"a\"\nweight = 0", "lanes.weight = \"0\" (from ");
 }
 
 #[test]
@@ -51,4 +65,9 @@ fn check_speaks_json() {
     assert_eq!(code, 0);
     assert_eq!((port["value"].as_str(), port["source"].as_str()), (Some("9"), Some("--port")));
     assert_eq!(port["variable"], "MOTET_SERVER_PORT");
+    let lane = all.iter().find(|setting| setting["key"] == "lanes.background").unwrap();
+    assert_eq!(
+        (lane["value"].as_str(), lane["flag"].as_str()),
+        (Some("background, weight 1, 256 may wait"), None)
+    );
 }

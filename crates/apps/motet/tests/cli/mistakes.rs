@@ -19,7 +19,12 @@ fn flags() {
     check(&world, &["serve", "--port", "99999"], "server.port = \"99999\" (from --port): not a port");
     check(&world, &["serve", "--host", "example.org"], "write an IP address");
     check(&world, &["chat", "--threads", "0"], "1 to 1024");
-    check(&world, &["chat", "--kv-memory", "much"], "such as 1GiB");
+    check(&world, &["chat", "--kv-memory", "much"], "such as 1GiB, 25%, 60000tok");
+    check(&world, &["chat", "--kv-format", "q4"], "write one of f16, int8");
+    check(&world, &["serve", "--cache-spill", "on"], "such as 8GiB");
+    check(&world, &["serve", "--prefix-cache", "off", "--cache-spill", "1GiB"], "engine.prefix_cache = off");
+    check(&world, &["serve", "--itl-target", "200"], "ms, s, min or h");
+    check(&world, &["serve", "--max-running", "0"], "engine.max_running");
     check(&world, &["run", "--temperature", "-1", "x"], "from 0 to 2");
     check(&world, &["run", "--max-tokens", "0", "x"], "from 1");
     check(&world, &["run", "--log", "a=b=c", "x"], "log.filter");
@@ -104,7 +109,32 @@ fn damaged_models() {
 fn memory_that_holds_nothing() {
     let world = World::new();
     let model = world.model();
-    check(&world, &["run", "-m", &model, "--kv-memory", "100B", "x"], "KV memory");
+    check(
+        &world,
+        &["run", "-m", &model, "--kv-memory", "100B", "x"],
+        "engine.kv_memory: 100 bytes of KV memory",
+    );
+}
+
+#[test]
+fn spills_that_go_nowhere() {
+    let world = World::new();
+    let (model, port) = (world.model(), ["--port", "0", "--kv-memory", "1MiB"]);
+    let serve = |args: &[&str], part: &str| {
+        let mut all = vec!["serve", "-m", &model];
+        all.extend(port);
+        all.extend(args);
+        let (code, _, err) = world.run(&all);
+        assert!(code == 2 && err.contains(part), "{args:?}: {code} {err}");
+    };
+    serve(&["--cache-spill", "100B"], "engine.cache_spill: ");
+    let file = world.home.path().join("file");
+    fs::write(&file, "").unwrap();
+    let inside = file.join("spill");
+    serve(
+        &["--cache-spill", "1MiB", "--cache-spill-folder", inside.to_str().unwrap()],
+        "engine.cache_spill_folder: ",
+    );
 }
 
 #[test]

@@ -15,8 +15,8 @@ fn inspect_reads_the_header() {
     check("kv_heads", 2.into());
     check("tokenizer", "gpt2".into());
     check("has_chat_template", true.into());
-    // 2 layers × keys and values × 2 heads × 16 elements × 2 bytes
-    check("kv_bytes_per_token", 256.into());
+    // 2 layers × keys and values × 2 heads × 16 elements × 2 bytes; or of one byte, and a scale of four
+    check("kv_bytes_per_token", serde_json::json!({ "f16": 256, "int8": 160 }));
     check("problem", serde_json::Value::Null);
     check("size_bytes", fs::metadata(world.model.path()).unwrap().len().into());
     assert_eq!(json["tensors"]["F32"]["tensors"], 20, "{out}");
@@ -25,6 +25,7 @@ fn inspect_reads_the_header() {
     let (code, out, _) = world.run(&["model", "inspect", &folder]);
     assert_eq!(code, 0);
     assert!(out.contains("architecture   llama") && out.contains("chat template  yes"), "{out}");
+    assert!(out.contains("f16: 256 B, a GiB holds 4,194,304 tokens; int8: 160 B"), "{out}");
 }
 
 #[test]
