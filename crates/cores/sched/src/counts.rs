@@ -13,6 +13,8 @@ pub struct Counts {
     pub preempted: usize,
     /// Most sequences that the inter-token target lets into the batch, as of the last plan.
     pub batch_limit: usize,
+    /// Tokens of running sequences whose keys and values are stored; shared blocks count for each holder.
+    pub stored_tokens: u64,
     /// Part of its time that the last step was expected to use; above 1 where decodes alone take longer.
     pub budget_used: f64,
     /// Steps planned.
@@ -53,6 +55,11 @@ impl Scheduler {
             waiting: lanes.iter().map(|lane| lane.waiting).sum(),
             preempted: lanes.iter().map(|lane| lane.preempted).sum(),
             lanes,
+            stored_tokens: self
+                .running
+                .values()
+                .map(|running| u64::from(running.table.stored_tokens()))
+                .sum(),
             batch_limit: self.batch_limit,
             budget_used: self.budget_used,
             plans: self.plans,

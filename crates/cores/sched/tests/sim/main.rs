@@ -7,4 +7,5 @@ mod fairness;
 mod memory;
 mod property;
 mod samples;
+mod trace;
 mod world;
