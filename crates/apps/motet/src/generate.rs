@@ -119,7 +119,7 @@ pub(crate) async fn generate(
             None => return Err(Failure::runtime("the engine stopped in the middle of the reply")),
         }
     }
-    push(&mut reply, &decoder.finish(), &mut on_text)?;
+    push(&mut reply, &decoder.finish().text, &mut on_text)?;
     Ok(reply)
 }
 

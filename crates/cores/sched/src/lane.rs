@@ -183,6 +183,11 @@ impl Lanes {
         }
     }
 
+    /// In plan number `plan`, nobody more is admitted in the lanes from `rank` on.
+    pub(crate) fn shut_from(&mut self, rank: u32, plan: u64) {
+        self.all.iter_mut().filter(|lane| lane.rank >= rank).for_each(|lane| lane.shut = plan);
+    }
+
     /// Lanes that share the step (or those that don't), in the order in which it is their turn.
     pub(crate) fn in_turn(&self, shares: bool) -> Vec<usize> {
         let mut turn: Vec<usize> =

@@ -18,7 +18,7 @@
 //!   beyond its own share are taken back. Background lanes run in what is left of a step.
 //! - **Out of blocks:** the last in the order of claims (lane, then arrival) gives up its blocks. They stay
 //!   cached; it returns to the head of its lane and computes what is gone by then. The first in the order
-//!   never gives up its blocks for another to grow, so someone always gets on.
+//!   never gives up its blocks for another to grow, so someone always gets on. The last waits.
 //! - **Parallel samples** are one sequence until their first token, then share its blocks, copying on write.
 
 mod admit;

@@ -3,7 +3,6 @@ use std::time::Duration;
 use motet_kv::{BlockCopy, Fill};
 
 use crate::budget::{Budget, batch_limit};
-use crate::reclaim::LastClaim;
 use crate::sequence::{Order, Running};
 use crate::{Chunk, Scheduler, StepPlan, StepShape};
 
@@ -14,7 +13,7 @@ pub(crate) struct Draft {
     fills: Vec<Fill>,
     chunks: Vec<(Order, Chunk)>,
     pub(crate) budget: Budget,
-    /// Nobody more is admitted: blocks are kept for one who has waited long, or who could not get on.
+    /// Nobody more is admitted: blocks are being saved for one who has waited long.
     pub(crate) is_closed: bool,
     pub(crate) now: Duration,
 }
@@ -35,6 +34,11 @@ impl Scheduler {
     pub fn plan(&mut self, now: Duration) -> StepPlan {
         self.plans += 1;
         self.lanes.begin_step(now);
+        if let Some((plan, rank)) = self.starved
+            && plan + 1 == self.plans
+        {
+            self.lanes.shut_from(rank, self.plans);
+        }
         let mut draft = self.open_draft(now);
         for shares in [true, false] {
             self.plan_decodes(shares, &mut draft);
@@ -59,7 +63,7 @@ impl Scheduler {
             fills: Vec::new(),
             chunks: Vec::new(),
             budget: Budget::new(&self.cost, &self.bounds, has_decodes),
-            is_closed: self.starved > 0 && self.starved + 1 == self.plans,
+            is_closed: false,
             now,
         }
     }
@@ -109,7 +113,7 @@ impl Scheduler {
         let mut yields = vec![None; self.lanes.all.len()];
         let has_prompts = |lane: &usize| {
             let lane = &self.lanes.all[*lane];
-            let can_admit = lane.shut + 1 != self.plans && lane.waiting() + lane.returning.len() > 0;
+            let can_admit = lane.shut + 1 < self.plans && lane.waiting() + lane.returning.len() > 0;
             lane.is_interactive() && (can_admit || !lane.prefilling.is_empty())
         };
         let claimant = turn.iter().position(has_prompts).unwrap_or(turn.len());
@@ -195,24 +199,20 @@ impl Scheduler {
         self.add_chunk(order, tokens, draft);
     }
 
-    /// Room for the positions below `end`; the last in the order of claims gives up its blocks for it, which may
-    /// be this one. In this step nobody is admitted who would claim them before it.
+    /// Room for the positions below `end`; the last in the order of claims gives up its blocks for it. The last itself
+    /// keeps what it has and waits, until there is a block for it or one before it needs its own. Until then nobody
+    /// is admitted who comes after it.
     fn secure(&mut self, order: Order, end: u32, draft: &mut Draft) -> bool {
         loop {
             let Some(running) = self.running.get_mut(&order) else { return false };
             let Err(error) = running.table.reserve(end) else { return true };
-            let victim = match self.last_claim(order, error.group) {
-                LastClaim::Of(victim) => victim,
-                LastClaim::Newcomer => {
-                    // It waits for a step in which nobody is admitted before it has its blocks.
-                    self.starved = self.plans;
-                    return false;
-                }
-                LastClaim::Own => order,
+            let victim = self.last_claim(order, error.group);
+            self.lanes.shut_from(victim.unwrap_or(order).rank, self.plans);
+            let Some(victim) = victim else {
+                self.starved = Some((self.plans, order.rank));
+                return false;
             };
             self.preempt(victim, draft);
-            let later = self.lanes.all.iter_mut().filter(|lane| lane.rank >= victim.rank);
-            later.for_each(|lane| lane.shut = self.plans);
         }
     }
 

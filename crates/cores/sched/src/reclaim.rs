@@ -22,16 +22,6 @@ impl From<OutOfBlocks> for Shortage {
     }
 }
 
-/// Who is to give up its blocks for one that needs some.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LastClaim {
-    Of(Order),
-    /// One admitted in this step, which can't be undone: its fills are under way.
-    Newcomer,
-    /// Nobody is after it.
-    Own,
-}
-
 /// What is still to be found.
 #[derive(Debug, Clone, Copy)]
 struct Quest {
@@ -155,19 +145,17 @@ impl Scheduler {
         is_interactive && reclaimed >= RECLAIMS && slots > 0 && needed as f64 > self.entitlement(lane).1
     }
 
-    /// The last from `order` on in the order of claims; before it the last of those that give a block of `group` back.
-    pub(crate) fn last_claim(&self, order: Order, group: usize) -> LastClaim {
+    /// The last after `order` in the order of claims, of those that give a block of `group` back if there are any.
+    /// None admitted in this step: its fills are under way.
+    pub(crate) fn last_claim(&self, order: Order, group: usize) -> Option<Order> {
         let after = (std::ops::Bound::Excluded(order), std::ops::Bound::Unbounded);
         let holders = self.holders(group);
-        let mut last = LastClaim::Own;
-        for (order, running) in self.running.range(after).rev() {
-            let is_newcomer = running.admitted == self.plans;
-            match last {
-                _ if !is_newcomer && holders.freed_by(&running.table) > 0 => return LastClaim::Of(*order),
-                LastClaim::Of(_) => {}
-                _ if is_newcomer => last = LastClaim::Newcomer,
-                _ => last = LastClaim::Of(*order),
+        let mut last = None;
+        for (order, running) in self.running.range(after).rev().filter(|(_, r)| r.admitted != self.plans) {
+            if holders.freed_by(&running.table) > 0 {
+                return Some(*order);
             }
+            last = last.or(Some(*order));
         }
         last
     }

@@ -37,8 +37,8 @@ pub struct Scheduler {
     arrivals: u64,
     pub(crate) branches: u64,
     pub(crate) plans: u64,
-    /// Number of the last plan in which a running sequence lacked blocks that newcomers had.
-    pub(crate) starved: u64,
+    /// The last plan in which a running sequence lacked blocks and nobody gave up any, and the sequence's rank.
+    pub(crate) starved: Option<(u64, u32)>,
     /// Most decodes that fit into a step, as of the last plan.
     pub(crate) batch_limit: usize,
     /// Part of its time that the last step was expected to use.
@@ -76,7 +76,7 @@ impl Scheduler {
             arrivals: 0,
             branches: 0,
             plans: 0,
-            starved: 0,
+            starved: None,
             budget_used: 0.0,
             is_draining: false,
         }

@@ -49,11 +49,12 @@ impl ReplyDecoder {
         Delta { text, stopped: self.stop.is_stopped() }
     }
 
-    /// The text still held back, once no more tokens come; an unfinished character becomes U+FFFD.
-    pub fn finish(&mut self) -> String {
+    /// The text still held back, once no more tokens come; an unfinished character becomes U+FFFD, and
+    /// with it a stop string may be complete.
+    pub fn finish(&mut self) -> Delta {
         let tail = self.utf8.finish();
         let mut text = self.stop.push(&tail);
         text += &self.stop.finish();
-        text
+        Delta { text, stopped: self.stop.is_stopped() }
     }
 }

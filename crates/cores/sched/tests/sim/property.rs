@@ -28,7 +28,7 @@ struct Arrival {
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let rare = |range: std::ops::Range<usize>| prop_oneof![4 => Just(None), 1 => range.prop_map(Some)];
     let arrival = (
-        (prop_oneof![3 => Just(0usize), 1 => 0usize..12], (0usize..40, 1usize..60), 1u32..40),
+        (prop_oneof![3 => Just(0usize), 1 => 0usize..12], (0usize..40, 0usize..60), 1u32..40),
         (0usize..3, 0u64..3, prop_oneof![4 => Just(1u64), 1 => 2u64..4]),
         (rare(0..80), rare(1..4000), rare(0..20)),
     );
@@ -76,7 +76,8 @@ fn pool(blocks: u32, window: Option<u32>, second_tier: Option<SecondTier>) -> Po
 fn ask(world: &mut World, arrival: &Arrival) -> Ask {
     let (shared, own) = arrival.prompt;
     let ask = world.ask(arrival.lane, arrival.user, own, arrival.output);
-    let prompt = (0..shared as u32).chain(ask.prompt).collect();
+    // Without tokens of its own it may be cached in full.
+    let prompt = (0..shared.max(usize::from(own == 0)) as u32).chain(ask.prompt).collect();
     let deadline = arrival.deadline.map(|ms| world.now + Duration::from_millis(ms));
     Ask { prompt, samples: arrival.samples, deadline, fails_at: arrival.fails_at, ..ask }
 }

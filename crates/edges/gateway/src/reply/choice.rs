@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use motet_protocol::FinishReason;
-use motet_text::{ReplyDecoder, Tokenizer};
+use motet_text::{Delta, ReplyDecoder, Tokenizer};
 use motet_types::{Event, EventStream, FinishReason as BackendReason, Logprobs, TokenEvent, TokenId};
 use tokio::time::Instant;
 
@@ -114,12 +114,12 @@ impl Choice {
     }
 
     fn on_end(&mut self, reason: BackendReason) -> Update {
-        let text = self.decoder.finish();
+        let Delta { text, stopped } = self.decoder.finish();
         self.given += text.len();
         let tokens = self.held.drain(..).map(|(_, token)| token).collect();
         let finish = match reason {
-            BackendReason::StopToken(_) => FinishReason::Stop,
-            BackendReason::Length => FinishReason::Length,
+            BackendReason::Length if !stopped => FinishReason::Length,
+            _ => FinishReason::Stop,
         };
         Update { text, tokens, finish: Some(finish), is_token: false }
     }
