@@ -8,6 +8,7 @@ Only the standard library is needed. Server and clients share the machine's core
 """
 
 import http.client
+import itertools
 import json
 import pathlib
 import socket
@@ -19,6 +20,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROMPT = "Tell me a long story about a lighthouse and the people who keep it. " * 9  # about 128 tokens
 OUTPUT_TOKENS = 64
+# Prompts differ from their beginning on, so that the prefix cache helps with the template's alone.
+NUMBERS = itertools.count(1000)
 
 
 def free_port():
@@ -46,11 +49,11 @@ def wait_ready(port, deadline=60):
     raise SystemExit("the server did not become ready")
 
 
-def reply(port, model, results):
-    """One streamed reply: (seconds to the first text, seconds in all, tokens)."""
+def reply(port, model, results, number):
+    """One streamed reply to a prompt of its own: (seconds to the first text, seconds in all, tokens)."""
     body = {
         "model": model,
-        "messages": [{"role": "user", "content": PROMPT}],
+        "messages": [{"role": "user", "content": f"{number}. {PROMPT}"}],
         "max_tokens": OUTPUT_TOKENS,
         "ignore_eos": True,
         "stream": True,
@@ -72,7 +75,8 @@ def reply(port, model, results):
 
 def load(port, model, clients):
     results = []
-    threads = [threading.Thread(target=reply, args=(port, model, results)) for _ in range(clients)]
+    numbers = [next(NUMBERS) for _ in range(clients)]
+    threads = [threading.Thread(target=reply, args=(port, model, results, number)) for number in numbers]
     begun = time.perf_counter()
     for thread in threads:
         thread.start()

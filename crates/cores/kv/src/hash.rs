@@ -67,13 +67,12 @@ impl Scope {
 
     /// The hash of a full block that follows `parent`.
     pub(crate) fn block(&self, parent: BlockHash, tokens: &[TokenId]) -> BlockHash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(&parent.0);
-        for token in tokens {
-            hasher.update(&token.to_le_bytes());
-        }
+        // One buffer: hashing token by token costs several times as much.
+        let mut bytes = Vec::with_capacity(parent.0.len() + tokens.len() * size_of::<TokenId>());
+        bytes.extend_from_slice(&parent.0);
+        tokens.iter().for_each(|token| bytes.extend_from_slice(&token.to_le_bytes()));
         let mut truncated = [0; 16];
-        truncated.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        truncated.copy_from_slice(&blake3::keyed_hash(&self.0, &bytes).as_bytes()[..16]);
         BlockHash(truncated)
     }
 
