@@ -68,7 +68,7 @@ impl Scope {
     /// The hash of a full block that follows `parent`.
     pub(crate) fn block(&self, parent: BlockHash, tokens: &[TokenId]) -> BlockHash {
         // One buffer: hashing token by token costs several times as much.
-        let mut bytes = Vec::with_capacity(parent.0.len() + tokens.len() * size_of::<TokenId>());
+        let mut bytes = Vec::with_capacity(parent.0.len() + size_of_val(tokens));
         bytes.extend_from_slice(&parent.0);
         tokens.iter().for_each(|token| bytes.extend_from_slice(&token.to_le_bytes()));
         let mut truncated = [0; 16];
