@@ -2,7 +2,7 @@ use serde_json::{Map, Value};
 
 use crate::error::RequestError;
 use crate::fields::Fields;
-use crate::generation::{Generation, token_ids};
+use crate::generation::{Generation, MAX_CHOICES, token_ids};
 
 /// Most sequences (prompts × `n`) of one request: more would fill a waiting line alone.
 pub const MAX_SEQUENCES: usize = 128;
@@ -42,23 +42,34 @@ impl CompletionRequest {
         let fields = Fields::root(body);
         let mut generation = Generation::read(&fields, OWN)?;
         generation.logprobs = fields.integer("logprobs", 0..=5)?.map(|top| top as u8);
-        if fields.integer("best_of", 1..=i64::MAX)?.is_some_and(|best| best != i64::from(generation.n)) {
-            return Err(RequestError::unsupported(
-                "best_of",
-                "is not supported: leave it out or make it equal to n",
-            ));
+        if let Some(best_of) = fields.integer("best_of", 1..=i64::from(MAX_CHOICES))? {
+            generation.best_of = best_of_at_least(&generation, best_of as u32)?;
         }
         let prompts = prompts(&fields)?;
-        if prompts.len() * generation.n as usize > MAX_SEQUENCES {
+        if prompts.len() * generation.best_of as usize > MAX_SEQUENCES {
             let rule = format!(
                 "asks for {} × {} sequences; at most {MAX_SEQUENCES} are allowed in one request",
                 prompts.len(),
-                generation.n
+                generation.best_of
             );
             return Err(RequestError::bad_value("prompt", rule));
         }
         Ok(Self { generation, prompts })
     }
+}
+
+fn best_of_at_least(generation: &Generation, best_of: u32) -> Result<u32, RequestError> {
+    if best_of < generation.n {
+        return Err(RequestError::bad_value(
+            "best_of",
+            format!("must be at least n, which is {}", generation.n),
+        ));
+    }
+    if best_of > generation.n && generation.streaming.is_on() {
+        let why = "must be equal to n in a stream: which choices are best is known at their end";
+        return Err(RequestError::bad_value("best_of", why.to_owned()));
+    }
+    Ok(best_of)
 }
 
 fn prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, RequestError> {

@@ -42,6 +42,9 @@ pub struct Generation {
     pub ignore_eos: bool,
     /// Choices per prompt, 1 to [`MAX_CHOICES`].
     pub n: u32,
+    /// Choices generated per prompt, `n` to [`MAX_CHOICES`]; the `n` with the highest log-probability per
+    /// token are the reply.
+    pub best_of: u32,
     /// Whether and how to stream.
     pub streaming: Streaming,
     /// `Some(k)`: report each token's log-probability and those of the `k` likeliest.
@@ -104,6 +107,7 @@ impl Generation {
         let model = fields.required_string("model")?.to_owned();
         unsupported::check(fields)?;
         let (max_tokens, max_tokens_name) = max_tokens(fields)?;
+        let n = fields.integer("n", 1..=i64::from(MAX_CHOICES))?.unwrap_or(1) as u32;
         let generation = Self {
             model,
             max_tokens,
@@ -113,7 +117,8 @@ impl Generation {
             stop: stop_strings(fields)?,
             stop_token_ids: stop_tokens(fields)?,
             ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
-            n: fields.integer("n", 1..=i64::from(MAX_CHOICES))?.unwrap_or(1) as u32,
+            n,
+            best_of: n,
             streaming: streaming(fields)?,
             logprobs: None,
             cache_key: cache_key(fields)?,

@@ -102,7 +102,9 @@ fn what_cannot_be_honoured_is_refused() {
         refused(chat(json!({name: value})), name, Unsupported);
         refused(completion(json!({name: value})), name, Unsupported);
     }
-    refused(completion(json!({"best_of": 2})), "best_of", Unsupported);
+    refused(completion(json!({"best_of": 9})), "best_of", BadValue);
+    refused(completion(json!({"best_of": 2, "n": 3})), "best_of", BadValue);
+    refused(completion(json!({"best_of": 2, "stream": true})), "best_of", BadValue);
     refused(completion(json!({"best_of": 0})), "best_of", BadValue);
 }
 
@@ -116,7 +118,9 @@ fn neutral_and_harmless_parameters_pass() {
     });
     assert_eq!(chat(harmless.clone()).unwrap().generation, chat(json!({})).unwrap().generation);
     let got = completion(merged(harmless, json!({"best_of": 3, "n": 3})).into()).unwrap();
-    assert_eq!(got.generation.n, 3);
+    assert_eq!((got.generation.n, got.generation.best_of), (3, 3));
+    let got = completion(json!({"best_of": 5, "n": 2})).unwrap();
+    assert_eq!((got.generation.n, got.generation.best_of), (2, 5));
     let got = chat(json!({"tempature": 1, "foo": [], "bar": null})).unwrap();
     assert_eq!(got.generation.unknown, ["tempature", "foo"]);
     assert_eq!(completion(json!({"messages": []})).unwrap().generation.unknown, ["messages"]);

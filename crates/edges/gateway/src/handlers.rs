@@ -75,7 +75,7 @@ async fn answer<S: Shape>(
     let mut response = if generation.streaming.is_on() {
         stream::respond(gateway, reply, shape)
     } else {
-        whole(&gateway, reply, &shape).await?
+        whole(&gateway, reply, generation.n, &shape).await?
     };
     if let Some(names) = ignored(&generation.unknown) {
         response.headers_mut().insert(IGNORED_PARAMETERS, names);
@@ -84,9 +84,14 @@ async fn answer<S: Shape>(
 }
 
 /// Waits for the reply and sends it as one body.
-async fn whole(gateway: &Gateway, mut reply: Reply, shape: &impl Shape) -> Result<Response, ApiError> {
+async fn whole(
+    gateway: &Gateway,
+    mut reply: Reply,
+    n: u32,
+    shape: &impl Shape,
+) -> Result<Response, ApiError> {
     let choices = collect(&mut reply).await.inspect_err(|error| note_down(gateway, error))?;
-    let json = shape.whole(choices, reply.usage())?;
+    let json = shape.whole(reply.best(n as usize, choices), reply.usage())?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 

@@ -169,6 +169,24 @@ async fn choices_share_their_prompt() {
 
 /// A choice that a stop string ends has not heard how much was cached; another one has.
 #[tokio::test]
+async fn the_best_of_several_are_the_reply() {
+    let digits = std::sync::atomic::AtomicUsize::new(0);
+    let fake = Fake::new(move |_| {
+        let next = digits.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        reply(["9", "1", "5", "5", "2", "77"][next % 6])
+    });
+    let router = gateway(&fake).router();
+    let got = complete(&router, json!({"prompt": ["abc", "de"], "best_of": 3, "n": 2})).await.json();
+    let choices = got["choices"].as_array().unwrap();
+    let texts: Vec<_> =
+        choices.iter().map(|c| (c["index"].as_u64().unwrap(), c["text"].as_str().unwrap())).collect();
+    // Of 9, 1, 5 and of 5, 2, 77 the likeliest per token; all six are paid for, an end of turn each.
+    assert_eq!(texts, [(0, "1"), (1, "5"), (2, "2"), (3, "5")]);
+    assert!(choices.iter().all(|choice| choice["logprobs"].is_null()));
+    assert_eq!(got["usage"]["completion_tokens"], 13);
+}
+
+#[tokio::test]
 async fn cached_tokens_of_choices_that_were_cut() {
     let fake = Fake::new(|request| match request.samples[0].seed {
         7 => [say("a,"), vec![Beat::Hang]].concat(),

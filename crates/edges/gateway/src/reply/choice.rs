@@ -25,6 +25,8 @@ pub(super) struct Choice {
     /// Bytes of text given out.
     given: usize,
     output: u32,
+    /// Log-probability of the tokens so far, where it is reported, and how many they are.
+    score: (f64, u32),
     cached: Option<u32>,
     /// When the last token came.
     pub(super) last_token: Option<Instant>,
@@ -64,6 +66,7 @@ impl Choice {
             chars: 0,
             given: 0,
             output: 0,
+            score: (0.0, 0),
             cached: None,
             last_token: None,
         }
@@ -103,8 +106,17 @@ impl Choice {
         Poll::Ready(Some(update))
     }
 
+    /// Log-probability per token; that of a choice without tokens is 0, the highest.
+    pub(super) fn mean_logprob(&self) -> f64 {
+        let (sum, count) = self.score;
+        sum / f64::from(count.max(1))
+    }
+
     fn on_token(&mut self, event: TokenEvent) -> Update {
         self.output += 1;
+        if let Some(logprobs) = &event.logprobs {
+            self.score = (self.score.0 + f64::from(logprobs.chosen), self.score.1 + 1);
+        }
         self.hold(&event);
         let delta = self.decoder.push(event.token);
         self.given += delta.text.len();

@@ -25,7 +25,8 @@ pub(crate) struct Reply {
     /// Which choice is asked first, so that a busy one does not starve the others.
     turn: usize,
     prompt_tokens: u32,
-    n: usize,
+    /// Choices per prompt.
+    per_prompt: usize,
     meter: Meter,
 }
 
@@ -43,7 +44,7 @@ impl Reply {
         let seed = generation.sampling.seed.unwrap_or_else(|| (gateway.config.entropy)());
         let (_, lane) = gateway.config.lanes.choose(generation.service_tier);
         let common = request(job, seed, lane);
-        let mut choices = Vec::with_capacity(job.prompts.len() * generation.n as usize);
+        let mut choices = Vec::with_capacity(job.prompts.len() * generation.best_of as usize);
         for prompt in &job.prompts {
             let streams = submit(job, Request { prompt: prompt.clone(), ..common.clone() });
             for events in streams.inspect_err(|error| note_down(gateway, error))? {
@@ -54,7 +55,23 @@ impl Reply {
         let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len() as u32).sum();
         let timings = gateway.metrics.timings(job.served.lanes.get(lane).map_or("", String::as_str));
         let meter = Meter { timings, accepted, has_begun: false };
-        Ok(Self { choices, turn: 0, prompt_tokens, n: generation.n as usize, meter })
+        Ok(Self { choices, turn: 0, prompt_tokens, per_prompt: generation.best_of as usize, meter })
+    }
+
+    /// The `n` choices of each prompt with the highest log-probability per token, best first; all of them, in
+    /// order, where no more were generated. `items` belong to the choices.
+    pub(crate) fn best<T>(&self, n: usize, items: Vec<T>) -> Vec<T> {
+        if n >= self.per_prompt {
+            return items;
+        }
+        let mut ranked: Vec<_> = self.choices.iter().zip(items).enumerate().collect();
+        // Within a prompt by score, ties by index: a stable sort keeps the order of prompts.
+        ranked.sort_by(|(i, (a, _)), (j, (b, _))| {
+            let prompts = (i / self.per_prompt).cmp(&(j / self.per_prompt));
+            prompts.then(b.mean_logprob().total_cmp(&a.mean_logprob()))
+        });
+        let kept = ranked.into_iter().enumerate().filter(|(rank, _)| rank % self.per_prompt < n);
+        kept.map(|(_, (_, (_, item)))| item).collect()
     }
 
     /// Choices in all.
@@ -99,7 +116,7 @@ impl Reply {
         // A prompt is found in the cache once for all its choices. Where they differ, one of them began
         // from what another had computed.
         let cached = |choices: &[Choice]| choices.iter().filter_map(Choice::cached).min().unwrap_or(0);
-        let cached = self.choices.chunks(self.n.max(1)).map(cached).sum();
+        let cached = self.choices.chunks(self.per_prompt.max(1)).map(cached).sum();
         Usage::new(self.prompt_tokens, cached, output)
     }
 }
@@ -151,13 +168,14 @@ fn request(job: &Job, seed: u64, lane: usize) -> Request {
     Request {
         prompt: Vec::new(),
         max_tokens: 0,
-        samples: (0..generation.n).map(sample).collect(),
+        samples: (0..generation.best_of).map(sample).collect(),
         stop: StopTokens {
             ids: generation.stop_token_ids.clone(),
             ignore_eos: generation.ignore_eos,
             min_tokens: generation.min_tokens,
         },
-        logprobs: generation.logprobs,
+        // To rank candidates takes the log-probability of each token drawn.
+        logprobs: generation.logprobs.or((generation.best_of > generation.n).then_some(0)),
         // Without accounts everyone is one tenant and one user.
         origin: Origin { cache_namespace: generation.cache_key.clone(), lane, ..Origin::default() },
         deadline: None,

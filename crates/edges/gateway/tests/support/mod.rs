@@ -228,8 +228,10 @@ impl Player {
         let index = self.index;
         self.index += 1;
         let rivals = |k: u8| (0..u32::from(k)).map(|i| (token ^ (i + 1), -1.5 - i as f32)).collect();
-        let logprobs =
-            self.request.logprobs.map(|k| Box::new(Logprobs { chosen: f32::NEG_INFINITY, top: rivals(k) }));
+        // Digits have a log-probability, the lower the larger they are.
+        let is_digit = u8::try_from(token).is_ok_and(|byte| byte.is_ascii_digit());
+        let chosen = if is_digit { -(token as f32) } else { f32::NEG_INFINITY };
+        let logprobs = self.request.logprobs.map(|k| Box::new(Logprobs { chosen, top: rivals(k) }));
         TokenEvent { index, token, logprobs }
     }
 }
