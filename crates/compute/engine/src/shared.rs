@@ -43,6 +43,8 @@ struct State {
 pub(crate) struct Turn {
     pub(crate) arrived: Vec<Arrived>,
     pub(crate) now: Duration,
+    /// The engine is closed: what has arrived is only to be ended.
+    pub(crate) is_closed: bool,
 }
 
 impl Shared {
@@ -90,11 +92,8 @@ impl Shared {
         }
         let arrived = std::mem::take(&mut state.arrived);
         // What arrived before the close is handed out, so that the loop can end it.
-        (!state.is_closed || !arrived.is_empty()).then(|| Turn { arrived, now: self.epoch.elapsed() })
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().is_closed
+        let is_closed = state.is_closed;
+        (!is_closed || !arrived.is_empty()).then(|| Turn { arrived, now: self.epoch.elapsed(), is_closed })
     }
 
     /// Ends what is named and what is past its deadline, then plans. Returns the plan and the expired.

@@ -68,7 +68,7 @@ impl StepLoop {
             for Arrived { ids, replies } in turn.arrived {
                 self.replies.extend(ids.into_iter().zip(replies));
             }
-            if self.shared.is_closed() {
+            if turn.is_closed {
                 return Ok(());
             }
             let gone = self.abandoned();

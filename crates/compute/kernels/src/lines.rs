@@ -37,10 +37,6 @@ impl Lines {
         Self { bytes, start, len }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..][..self.len]
     }
@@ -58,7 +54,7 @@ mod tests {
     fn begins_on_a_line_and_is_zero() {
         for len in [0, 1, 63, 64, 1000] {
             for mut lines in [Lines::zeroed(len), Lines::try_zeroed(len).unwrap()] {
-                assert_eq!(lines.len(), len);
+                assert_eq!(lines.as_slice().len(), len);
                 assert!(lines.as_slice().iter().all(|byte| *byte == 0));
                 assert!(len == 0 || lines.as_slice().as_ptr().addr().is_multiple_of(LINE));
                 lines.as_mut_slice().fill(1);

@@ -74,11 +74,6 @@ impl PackedMatrix {
         self.format
     }
 
-    /// Bytes of memory it holds.
-    pub fn bytes(&self) -> usize {
-        self.data.len()
-    }
-
     /// Number of panels.
     pub(crate) fn panels(&self) -> usize {
         self.rows.div_ceil(PANEL_ROWS)

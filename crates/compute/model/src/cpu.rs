@@ -53,11 +53,6 @@ impl CpuExecutor {
         Ok(Self { llama: Llama::new(config, weights, pool, options.isa), kv, capacity })
     }
 
-    /// The model's sizes.
-    pub fn config(&self) -> &LlamaConfig {
-        &self.llama.config
-    }
-
     /// Logits after the `wanted` tokens of one sequence: `wanted.len() × vocab_size`.
     ///
     /// Uses the arena from its first block on; no sequence may be in it.
