@@ -2,7 +2,8 @@
 //!
 //! Text enters the engine here and leaves it here:
 //!
-//! - [`Tokenizer`] turns text into token ids and back (byte-level BPE from a GGUF vocabulary).
+//! - [`Tokenizer`] turns text into token ids and back (byte-level BPE or SentencePiece BPE from a
+//!   GGUF vocabulary).
 //! - [`ChatTemplate`] turns messages into a prompt, as `transformers` renders them, and keeps text of
 //!   the caller from ever becoming a control token.
 //! - [`ReplyDecoder`] turns generated tokens into text deltas that are always whole characters and

@@ -1,28 +1,33 @@
-//! Byte-level BPE from a GGUF vocabulary.
+//! Byte-level BPE and SentencePiece BPE from a GGUF vocabulary.
 //!
-//! Encoding runs in three stages, each linear (merging: n log n) in the text:
+//! Encoding runs in stages, each linear (merging: n log n) in the text:
 //!
 //! 1. [`special`]: the text is cut at special tokens, the longest at each position.
-//! 2. [`split`]: what lies between is cut into pieces by the model's pre-tokenizer.
-//! 3. [`bpe`]: the bytes of a piece become tokens, and neighbours merge by rank until no rule applies.
+//! 2. [`byte_level`]: what lies between is cut into pieces by the model's pre-tokenizer ([`split`]), and
+//!    the bytes of a piece merge by rank until no rule applies ([`bpe`]). Or [`sentence_piece`]: its
+//!    characters merge by score.
 //!
 //! Decoding is a table: every token adds a fixed string of bytes, and characters may span tokens.
 
 mod bpe;
+mod byte_level;
 mod bytes;
+mod sentence_piece;
 mod spec;
 mod special;
 mod split;
+mod texts;
 mod trie;
 mod vocab;
 
 pub use spec::{SpecialTokens, TokenKind, TokenizerError, TokenizerSpec};
 pub(crate) use special::Specials;
 
+use byte_level::ByteLevel;
 use motet_types::TokenId;
-use special::Span;
-use split::Splitter;
-use std::collections::HashMap;
+use sentence_piece::SentencePiece;
+use special::{Matched, Span};
+use texts::TokenTexts;
 
 /// Texts of control tokens that end a turn in published models, besides the ones a file names.
 const END_OF_TURN: &[&str] = &[
@@ -48,15 +53,8 @@ const END_OF_TURN: &[&str] = &[
 
 /// Turns text into token ids and back.
 pub struct Tokenizer {
-    /// All tokens' bytes after one another; token `i` is `bytes[ends[i - 1]..ends[i]]`.
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-    /// The token of each single byte.
-    byte_ids: [Option<TokenId>; 256],
-    merges: bpe::Merges,
-    splitter: Splitter,
-    /// Whole pieces that are tokens without merging; empty where the model follows merges alone.
-    whole: HashMap<Box<[u8]>, TokenId>,
+    texts: TokenTexts,
+    family: Family,
     specials: Specials,
     bos: Option<TokenId>,
     eos: Option<TokenId>,
@@ -64,11 +62,24 @@ pub struct Tokenizer {
     add_bos: bool,
 }
 
+/// How text between special tokens becomes tokens.
+enum Family {
+    ByteLevel(Box<ByteLevel>),
+    SentencePiece(Box<SentencePiece>),
+}
+
+/// Buffers of one encoding.
+#[derive(Default)]
+struct Scratch {
+    bytes: bpe::Scratch,
+    pieces: sentence_piece::Scratch,
+}
+
 impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokenizer")
             .field("vocab_size", &self.vocab_size())
-            .field("splitter", &self.splitter)
+            .field("family", &self.family.name())
             .field("bos", &self.bos)
             .field("eos", &self.eos)
             .field("eog", &self.eog)
@@ -90,7 +101,7 @@ impl Tokenizer {
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Vec<TokenId> {
         // Four bytes a token is what prose gives; the vector grows where text is denser.
         let mut out = Vec::with_capacity(text.len() / 4 + 4);
-        let mut scratch = bpe::Scratch::default();
+        let mut scratch = Scratch::default();
         self.encode_into(text, special, &mut scratch, &mut out);
         out
     }
@@ -111,8 +122,8 @@ impl Tokenizer {
     /// somewhere inside. The marker itself leaves no token behind.
     pub(crate) fn encode_marked(&self, text: &str, marker: char) -> Vec<TokenId> {
         let mut out = Vec::with_capacity(text.len() / 4 + 4);
-        let mut scratch = bpe::Scratch::default();
-        self.specials.split(text, SpecialTokens::Parse, |span| match span {
+        let mut scratch = Scratch::default();
+        self.specials.split(text, self.matched(SpecialTokens::Parse), |span| match span {
             Span::Token(id) => out.push(id),
             Span::Plain(part) if part.contains(marker) => {
                 let part = part.replace(marker, "");
@@ -123,37 +134,41 @@ impl Tokenizer {
         out
     }
 
-    fn encode_into(
-        &self,
-        text: &str,
-        mode: SpecialTokens,
-        scratch: &mut bpe::Scratch,
-        out: &mut Vec<TokenId>,
-    ) {
-        self.specials.split(text, mode, |span| match span {
+    fn encode_into(&self, text: &str, mode: SpecialTokens, scratch: &mut Scratch, out: &mut Vec<TokenId>) {
+        self.specials.split(text, self.matched(mode), |span| match span {
             Span::Token(id) => out.push(id),
             Span::Plain(part) => self.encode_plain(part, scratch, out),
         });
     }
 
-    fn encode_plain(&self, text: &str, scratch: &mut bpe::Scratch, out: &mut Vec<TokenId>) {
-        self.splitter.for_each(text, |piece| {
-            if let Some(&id) = self.whole.get(piece.as_bytes()) {
-                out.push(id);
-                return;
+    /// What is cut out of a text as it was written. SentencePiece matches added tokens later, after it
+    /// has normalised the text.
+    fn matched(&self, mode: SpecialTokens) -> Matched {
+        match (&self.family, mode) {
+            (Family::ByteLevel(_), SpecialTokens::Parse) => Matched::All,
+            (Family::ByteLevel(_), SpecialTokens::AsText) => Matched::Added,
+            (Family::SentencePiece(_), SpecialTokens::Parse) => Matched::Controls,
+            (Family::SentencePiece(_), SpecialTokens::AsText) => Matched::Nothing,
+        }
+    }
+
+    fn encode_plain(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<TokenId>) {
+        match &self.family {
+            Family::ByteLevel(bytes) => bytes.encode(text, &mut scratch.bytes, out),
+            Family::SentencePiece(pieces) => {
+                let text = pieces.normalize(text);
+                self.specials.split(&text, Matched::Added, |span| match span {
+                    Span::Token(id) => out.push(id),
+                    Span::Plain(part) => pieces.encode(&self.texts, part, &mut scratch.pieces, out),
+                });
             }
-            scratch.load(piece.bytes().filter_map(|byte| self.byte_ids[byte as usize]));
-            scratch.merge(&self.merges, out);
-        });
+        }
     }
 
     /// The exact bytes that token `id` adds to a text; special tokens: their own text. Empty for an id
     /// outside the vocabulary.
     pub fn token_bytes(&self, id: TokenId) -> &[u8] {
-        let id = id as usize;
-        let Some(&end) = self.ends.get(id) else { return &[] };
-        let start = if id == 0 { 0 } else { self.ends[id - 1] };
-        &self.bytes[start as usize..end as usize]
+        self.texts.get(id)
     }
 
     /// Whether `id` is a control token, which adds no text to a reply.
@@ -163,7 +178,7 @@ impl Tokenizer {
 
     /// Number of tokens; ids are below it.
     pub fn vocab_size(&self) -> usize {
-        self.ends.len()
+        self.texts.len()
     }
 
     /// The token that begins a text.
@@ -194,5 +209,14 @@ impl Tokenizer {
     /// The strings that are matched whole.
     pub(crate) fn specials(&self) -> &Specials {
         &self.specials
+    }
+}
+
+impl Family {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::ByteLevel(_) => "byte-level BPE",
+            Self::SentencePiece(_) => "SentencePiece BPE",
+        }
     }
 }

@@ -1,18 +1,24 @@
 use motet_types::TokenId;
 
 /// A vocabulary as a GGUF file stores it (`tokenizer.ggml.*`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TokenizerSpec {
-    /// `tokenizer.ggml.model`; `"gpt2"` (byte-level BPE) is supported.
+    /// `tokenizer.ggml.model`; `"gpt2"` (byte-level BPE) and `"llama"` (SentencePiece BPE) are supported.
     pub model: String,
     /// `tokenizer.ggml.pre`: which rule cuts text into pieces before merging; `None` is the GPT-2 rule.
+    /// SentencePiece cuts nothing.
     pub pre: Option<String>,
-    /// Text of every token, at the index of its id. Normal tokens are in GPT-2's byte alphabet.
+    /// Text of every token, at the index of its id. Normal tokens of byte-level BPE are in GPT-2's byte
+    /// alphabet; those of SentencePiece have `▁` for a space.
     pub tokens: Vec<String>,
     /// Kind of every token; empty means that all are [`TokenKind::Normal`].
     pub kinds: Vec<TokenKind>,
     /// Merge rules `"left right"`, most important first.
     pub merges: Vec<String>,
+    /// Score of every token, for SentencePiece: what makes the highest one merges first.
+    pub scores: Vec<f32>,
+    /// Whether SentencePiece reads a text as if it began with a space.
+    pub add_space_prefix: bool,
     /// Token that begins a text.
     pub bos: Option<TokenId>,
     /// Token that ends a text.
@@ -40,7 +46,7 @@ pub enum TokenKind {
     Control,
     /// Added whole strings; always matched in text.
     UserDefined,
-    /// Reserved; never matched in text.
+    /// Reserved; never matched in text nor made by merging.
     Unused,
     /// One byte, written `<0xNN>`.
     Byte,
@@ -78,9 +84,9 @@ pub enum SpecialTokens {
 /// Why a vocabulary cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
-    /// A tokenizer family other than byte-level BPE.
+    /// A tokenizer family other than byte-level BPE and SentencePiece BPE.
     #[error(
-        "tokenizer model \"{model}\" ({family}) is not supported; use a model whose tokenizer.ggml.model is \"gpt2\" (byte-level BPE)"
+        "tokenizer model \"{model}\" ({family}) is not supported; use a model whose tokenizer.ggml.model is \"gpt2\" (byte-level BPE) or \"llama\" (SentencePiece BPE)"
     )]
     UnsupportedModel {
         /// `tokenizer.ggml.model`.
@@ -112,6 +118,14 @@ pub enum TokenizerError {
     KindCount {
         /// Entries in `token_type`.
         kinds: usize,
+        /// Tokens.
+        tokens: usize,
+    },
+    /// `tokenizer.ggml.scores` has another length than the vocabulary.
+    #[error("tokenizer.ggml.scores has {scores} entries for {tokens} tokens")]
+    ScoreCount {
+        /// Entries in `scores`.
+        scores: usize,
         /// Tokens.
         tokens: usize,
     },

@@ -1,6 +1,5 @@
 //! Tokens that are matched as whole strings before any merging: control tokens and added ones.
 
-use super::spec::SpecialTokens;
 use super::trie::{Trie, Walk};
 use motet_types::TokenId;
 
@@ -20,6 +19,19 @@ pub(super) enum Span<'a> {
     Token(TokenId),
 }
 
+/// Which special tokens are cut out of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Matched {
+    /// Control tokens and added ones.
+    All,
+    /// Control tokens.
+    Controls,
+    /// Added tokens.
+    Added,
+    /// None.
+    Nothing,
+}
+
 /// All strings that are matched whole.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Specials {
@@ -34,14 +46,14 @@ pub(crate) struct Specials {
 
 impl Specials {
     /// `tokens`: every token's text where it is special, and whether it is a control token.
-    pub(super) fn new<'a>(vocabulary: usize, tokens: impl Iterator<Item = (TokenId, &'a str, bool)>) -> Self {
+    pub(super) fn new(vocabulary: usize, tokens: impl Iterator<Item = (TokenId, String, bool)>) -> Self {
         let mut specials = Self { is_control: vec![false; vocabulary], ..Self::default() };
         for (id, text, is_control) in tokens {
             specials.all.insert(text.as_bytes(), id);
             if is_control {
                 specials.is_control[id as usize] = true;
                 specials.controls.insert(text.as_bytes(), id);
-                specials.insert_tails(text);
+                specials.insert_tails(&text);
             }
         }
         specials
@@ -65,12 +77,17 @@ impl Specials {
     /// Cuts `text` at special tokens: at every position the longest one that starts there.
     ///
     /// A token's text begins with the first byte of a character, so cuts fall between characters.
-    pub(super) fn split<'a>(&self, text: &'a str, mode: SpecialTokens, mut span: impl FnMut(Span<'a>)) {
-        let accept = |id| mode == SpecialTokens::Parse || !self.is_control(id);
+    pub(super) fn split<'a>(&self, text: &'a str, matched: Matched, mut span: impl FnMut(Span<'a>)) {
+        let accept = |id| match matched {
+            Matched::All => true,
+            Matched::Controls => self.is_control(id),
+            Matched::Added => !self.is_control(id),
+            Matched::Nothing => false,
+        };
         let bytes = text.as_bytes();
         let (mut start, mut at) = (0, 0);
         while at < bytes.len() {
-            let found = match self.all.starts_with(bytes[at]) {
+            let found = match matched != Matched::Nothing && self.all.starts_with(bytes[at]) {
                 true => self.all.walk(&bytes[at..], accept).matched,
                 false => None,
             };

@@ -1,8 +1,11 @@
 //! Builds a [`Tokenizer`]'s tables from a vocabulary, checking everything that could be wrong with it.
 
+use super::byte_level::ByteLevel;
 use super::bytes::{CharToByte, byte_to_char, byte_token};
+use super::sentence_piece::{Pieces, SPACE, SentencePiece};
 use super::split::Splitter;
-use super::{END_OF_TURN, Specials, TokenKind, Tokenizer, TokenizerError, TokenizerSpec, bpe};
+use super::texts::TokenTexts;
+use super::{END_OF_TURN, Family, Specials, TokenKind, Tokenizer, TokenizerError, TokenizerSpec, bpe};
 use motet_types::TokenId;
 use std::collections::HashMap;
 
@@ -10,53 +13,94 @@ use std::collections::HashMap;
 const MAX_TOKENS: usize = 1 << 31;
 
 pub(super) fn build(spec: &TokenizerSpec) -> Result<Tokenizer, TokenizerError> {
-    check_model(&spec.model)?;
-    let (splitter, whole_pieces) = Splitter::named(spec.pre.as_deref())?;
-    check_counts(spec)?;
-    let kind = |id: usize| spec.kinds.get(id).copied().unwrap_or(TokenKind::Normal);
-    let (bytes, ends) = token_bytes(spec, kind);
-    let by_text: HashMap<&str, TokenId> =
-        (0..).zip(&spec.tokens).map(|(id, text)| (text.as_str(), id)).collect();
-    let specials = (0..).zip(&spec.tokens).filter_map(|(id, text)| {
-        let kind = kind(id as usize);
-        (kind.is_control() || kind == TokenKind::UserDefined).then_some((
-            id,
-            text.as_str(),
-            kind.is_control(),
-        ))
-    });
-    let specials = Specials::new(spec.tokens.len(), specials);
-    let mut tokenizer = Tokenizer {
-        bytes,
-        ends,
-        byte_ids: byte_ids(spec, kind, &by_text),
-        merges: merges(spec, &by_text)?,
-        splitter,
-        whole: HashMap::new(),
-        eog: end_of_reply(spec, kind),
-        specials,
+    let (texts, family) = match spec.model.as_str() {
+        "gpt2" => byte_level(spec)?,
+        "llama" => sentence_piece(spec)?,
+        other => return Err(unsupported(other)),
+    };
+    Ok(Tokenizer {
+        texts,
+        family,
+        eog: end_of_reply(spec, |id| kind(spec, id)),
+        specials: specials(spec),
         bos: spec.bos,
         eos: spec.eos,
         add_bos: spec.add_bos,
-    };
-    if whole_pieces {
-        let normal = (0..spec.tokens.len() as TokenId).filter(|&id| kind(id as usize) == TokenKind::Normal);
-        tokenizer.whole = normal.map(|id| (tokenizer.token_bytes(id).into(), id)).collect();
-    }
-    Ok(tokenizer)
+    })
 }
 
-fn check_model(model: &str) -> Result<(), TokenizerError> {
+fn kind(spec: &TokenizerSpec, id: usize) -> TokenKind {
+    spec.kinds.get(id).copied().unwrap_or(TokenKind::Normal)
+}
+
+fn specials(spec: &TokenizerSpec) -> Specials {
+    let special = |(id, text): (TokenId, &String)| match kind(spec, id as usize) {
+        kind if kind.is_control() => Some((id, text.clone(), true)),
+        TokenKind::UserDefined if spec.model == "llama" => Some((id, text.replace(SPACE, " "), false)),
+        TokenKind::UserDefined => Some((id, text.clone(), false)),
+        _ => None,
+    };
+    Specials::new(spec.tokens.len(), (0..).zip(&spec.tokens).filter_map(special))
+}
+
+fn byte_level(spec: &TokenizerSpec) -> Result<(TokenTexts, Family), TokenizerError> {
+    let (splitter, has_whole_pieces) = Splitter::named(spec.pre.as_deref())?;
+    check_counts(spec)?;
+    let alphabet = CharToByte::new();
+    let texts = TokenTexts::new(spec.tokens.iter().enumerate(), |(id, text), bytes| match kind(spec, id) {
+        TokenKind::Normal | TokenKind::Unused => alphabet.decode(text, bytes),
+        TokenKind::Byte if byte_token(text).is_some() => bytes.extend(byte_token(text)),
+        _ => bytes.extend_from_slice(text.as_bytes()),
+    });
+    let by_text: HashMap<&str, TokenId> =
+        (0..).zip(&spec.tokens).map(|(id, text)| (text.as_str(), id)).collect();
+    let normal = (0..spec.tokens.len()).filter(|&id| kind(spec, id) == TokenKind::Normal);
+    let whole = normal.map(|id| (texts.get(id as TokenId).into(), id as TokenId));
+    let tables = ByteLevel {
+        byte_ids: alphabet_ids(spec, &by_text),
+        merges: merges(spec, &by_text)?,
+        splitter,
+        whole: if has_whole_pieces { whole.collect() } else { HashMap::new() },
+    };
+    Ok((texts, Family::ByteLevel(Box::new(tables))))
+}
+
+fn sentence_piece(spec: &TokenizerSpec) -> Result<(TokenTexts, Family), TokenizerError> {
+    check_counts(spec)?;
+    let tokens = spec.tokens.len();
+    if spec.scores.len() != tokens {
+        return Err(TokenizerError::ScoreCount { scores: spec.scores.len(), tokens });
+    }
+    let texts = TokenTexts::new(spec.tokens.iter().enumerate(), |(id, text), bytes| match kind(spec, id) {
+        TokenKind::Control | TokenKind::Unknown => bytes.extend_from_slice(text.as_bytes()),
+        TokenKind::Byte if byte_token(text).is_some() => bytes.extend(byte_token(text)),
+        _ => bytes.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
+    });
+    let is_piece = |id: &TokenId| {
+        matches!(kind(spec, *id as usize), TokenKind::Normal | TokenKind::UserDefined)
+            && !texts.get(*id).is_empty()
+    };
+    let ids: Vec<TokenId> = (0..tokens as TokenId).filter(is_piece).collect();
+    let pieces = Pieces {
+        ids: &ids,
+        scores: &spec.scores,
+        byte_ids: byte_token_ids(spec, None),
+        unknown: spec.unk,
+        has_space_prefix: spec.add_space_prefix,
+    };
+    let tables = SentencePiece::new(&texts, pieces);
+    Ok((texts, Family::SentencePiece(Box::new(tables))))
+}
+
+fn unsupported(model: &str) -> TokenizerError {
     let family = match model {
-        "gpt2" => return Ok(()),
-        "llama" => "SentencePiece with scores",
         "bert" => "WordPiece",
         "t5" => "SentencePiece unigram",
         "rwkv" => "RWKV trie",
         "" => "not named in the file",
         _ => "unknown",
     };
-    Err(TokenizerError::UnsupportedModel { model: model.to_owned(), family })
+    TokenizerError::UnsupportedModel { model: model.to_owned(), family }
 }
 
 fn check_counts(spec: &TokenizerSpec) -> Result<(), TokenizerError> {
@@ -86,34 +130,22 @@ fn check_counts(spec: &TokenizerSpec) -> Result<(), TokenizerError> {
     Ok(())
 }
 
-/// Every token's bytes, and where each ends.
-fn token_bytes(spec: &TokenizerSpec, kind: impl Fn(usize) -> TokenKind) -> (Vec<u8>, Vec<u32>) {
-    let alphabet = CharToByte::new();
-    let mut bytes = Vec::with_capacity(spec.tokens.iter().map(String::len).sum());
-    let mut ends = Vec::with_capacity(spec.tokens.len());
-    for (id, text) in spec.tokens.iter().enumerate() {
-        match kind(id) {
-            TokenKind::Normal | TokenKind::Unused => alphabet.decode(text, &mut bytes),
-            TokenKind::Byte if byte_token(text).is_some() => bytes.extend(byte_token(text)),
-            _ => bytes.extend_from_slice(text.as_bytes()),
-        }
-        ends.push(bytes.len() as u32);
-    }
-    (bytes, ends)
-}
-
-/// The token of each byte: a normal token of that one byte, else a `<0xNN>` token, else the unknown token.
-fn byte_ids(
-    spec: &TokenizerSpec,
-    kind: impl Fn(usize) -> TokenKind,
-    by_text: &HashMap<&str, TokenId>,
-) -> [Option<TokenId>; 256] {
-    let mut ids = [spec.unk; 256];
+/// The `<0xNN>` token of each byte, else `other`.
+fn byte_token_ids(spec: &TokenizerSpec, other: Option<TokenId>) -> [Option<TokenId>; 256] {
+    let mut ids = [other; 256];
     for (id, text) in (0..).zip(&spec.tokens) {
-        if let Some(byte) = byte_token(text).filter(|_| kind(id as usize) == TokenKind::Byte) {
+        if kind(spec, id as usize) == TokenKind::Byte
+            && let Some(byte) = byte_token(text)
+        {
             ids[byte as usize] = Some(id);
         }
     }
+    ids
+}
+
+/// The token of each byte: a normal token of that one byte, else a `<0xNN>` token, else the unknown token.
+fn alphabet_ids(spec: &TokenizerSpec, by_text: &HashMap<&str, TokenId>) -> [Option<TokenId>; 256] {
+    let mut ids = byte_token_ids(spec, spec.unk);
     for byte in 0..=u8::MAX {
         let text = byte_to_char(byte).to_string();
         if let Some(&id) = by_text.get(text.as_str()) {

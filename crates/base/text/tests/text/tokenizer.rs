@@ -1,9 +1,11 @@
 //! The real vocabulary against the reference tokenizations.
 
-use crate::gguf::real_model;
-use motet_text::SpecialTokens;
+use crate::gguf::{RealModel, gemma3, real_model};
+use motet_text::{SpecialTokens, Tokenizer};
+use motet_types::TokenId;
 use proptest::prelude::*;
 use serde_json::Value;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn hex(bytes: &[u8]) -> String {
@@ -11,13 +13,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Every string of the reference in every mode it names: ids, the bytes of each token, and the way back.
-#[test]
-fn reference_tokenizations() {
-    let Some(path) = motet_testkit::shared("reference/tokenizers/smollm2.jsonl") else { return };
-    let Some(model) = real_model() else { return };
-    let tokenizer = &model.tokenizer;
+/// References of models that begin every text with a token have it in front.
+fn check(tokenizer: &Tokenizer, reference: &Path, first: &[TokenId]) -> usize {
     let mut rows = 0;
-    for line in std::fs::read_to_string(path).unwrap().lines() {
+    for line in std::fs::read_to_string(reference).unwrap().lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         let text = row["text"].as_str().unwrap();
         let modes = match &row["parse_special"] {
@@ -26,16 +25,36 @@ fn reference_tokenizations() {
             _ => vec![SpecialTokens::Parse, SpecialTokens::AsText],
         };
         for mode in modes {
-            let ids = tokenizer.encode(text, mode);
+            let ids = [first, &tokenizer.encode(text, mode)].concat();
             let name = format!("{} {mode:?} {text:?}", row["name"]);
             assert_eq!(serde_json::to_value(&ids).unwrap(), row["ids"], "{name}");
             let pieces: Vec<String> = ids.iter().map(|&id| hex(tokenizer.token_bytes(id))).collect();
             assert_eq!(serde_json::to_value(pieces).unwrap(), row["pieces_hex"], "{name}");
-            assert_eq!(tokenizer.decode(&ids), row["decoded"].as_str().unwrap_or(text), "{name}");
+            let decoded = tokenizer.decode(&ids[first.len()..]);
+            assert_eq!(decoded, row["decoded"].as_str().unwrap_or(text), "{name}");
             rows += 1;
         }
     }
+    rows
+}
+
+#[test]
+fn reference_tokenizations() {
+    let Some(path) = motet_testkit::shared("reference/tokenizers/smollm2.jsonl") else { return };
+    let Some(model) = real_model() else { return };
+    let rows = check(&model.tokenizer, &path, &[]);
     assert!(rows > 900, "{rows} rows");
+}
+
+#[test]
+fn gemma3_tokenizations() {
+    let Some(path) = motet_testkit::shared("reference/tokenizers/gemma3.jsonl") else { return };
+    let Some(model) = gemma3() else { return };
+    let rows = check(&model.tokenizer, &path, &[model.tokenizer.bos().unwrap()]);
+    assert!(rows > 900, "{rows} rows");
+    assert_eq!(model.tokenizer.encode_prompt("Hello"), [2, 9259]);
+    assert_eq!(model.tokenizer.encode_prompt("<bos>Hello"), [2, 9259]);
+    assert_eq!(model.tokenizer.eog_tokens(), [1, 106]);
 }
 
 #[test]
@@ -56,7 +75,13 @@ fn special_tokens_of_the_real_model() {
 /// what anything quadratic would take.
 #[test]
 fn monotonous_megabytes() {
-    let Some(model) = real_model() else { return };
+    let models = [real_model(), gemma3()];
+    for model in models.into_iter().flatten() {
+        monotonous(model);
+    }
+}
+
+fn monotonous(model: &RealModel) {
     for unit in ["a", " ", "\n", "é", "日", "0", "<", "<|im_", "'", "\u{301}", "ab "] {
         let text = unit.repeat((1 << 20) / unit.len());
         let start = Instant::now();
@@ -70,8 +95,9 @@ fn monotonous_megabytes() {
 proptest! {
     #[test]
     fn any_text_comes_back(text in "\\PC{0,60}|[ \\n\\r\\t'a-zA-Z0-9<|>_é日]{0,80}") {
-        let Some(model) = real_model() else { return Ok(()) };
-        for mode in [SpecialTokens::Parse, SpecialTokens::AsText] {
+        let models = [real_model(), gemma3()].into_iter().flatten();
+        let modes = [SpecialTokens::Parse, SpecialTokens::AsText];
+        for (model, mode) in models.flat_map(|model| modes.map(|mode| (model, mode))) {
             prop_assert_eq!(model.tokenizer.decode(&model.tokenizer.encode(&text, mode)), text.as_str());
         }
     }
