@@ -10,8 +10,10 @@ mod gguf;
 mod quant;
 mod reference;
 mod tiny;
+mod tiny_gemma3;
 
 pub use gguf::{GgufBuilder, Layout, Meta, TensorLayout};
 pub use quant::WeightType;
-pub use reference::{default_model, shared, skip};
+pub use reference::{default_model, gemma3_model, shared, skip};
 pub use tiny::{Head, TinyModel, TinyModelFile, tiny_model, tiny_model_file};
+pub use tiny_gemma3::TinyGemma3;

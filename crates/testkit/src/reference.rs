@@ -3,6 +3,9 @@ use std::path::{Path, PathBuf};
 /// The file name the default model has in the model cache.
 const DEFAULT_MODEL_FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
+/// The file name of Gemma 3 270M that the reference data was made with.
+const GEMMA3_FILE: &str = "gemma-3-270m-q4_k_m.gguf";
+
 /// A path below the reference folder beside the project (`../shared`, or `MOTET_SHARED`), when it is there.
 ///
 /// ```ignore
@@ -21,13 +24,24 @@ pub fn shared(relative: &str) -> Option<PathBuf> {
 
 /// The default model's GGUF file, from `MOTET_TEST_MODEL` or the user's model cache, when it is there.
 pub fn default_model() -> Option<PathBuf> {
-    let path = std::env::var_os("MOTET_TEST_MODEL")
+    let why = "the default model is not in the cache (cargo xtask model fetches it)";
+    model("MOTET_TEST_MODEL", DEFAULT_MODEL_FILE, why)
+}
+
+/// A GGUF file of Gemma 3 270M, from `MOTET_TEST_GEMMA3` or the user's model cache, when it is there.
+pub fn gemma3_model() -> Option<PathBuf> {
+    let why = "Gemma 3 270M is not in the cache (MOTET_TEST_GEMMA3 can name its file)";
+    model("MOTET_TEST_GEMMA3", GEMMA3_FILE, why)
+}
+
+fn model(variable: &str, file: &str, why: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable)
         .map(PathBuf::from)
-        .unwrap_or_else(|| cache_root().join("motet/models").join(DEFAULT_MODEL_FILE));
+        .unwrap_or_else(|| cache_root().join("motet/models").join(file));
     if path.is_file() {
         return Some(path);
     }
-    skip("the default model is not in the cache (cargo xtask model fetches it)");
+    skip(why);
     None
 }
 

@@ -8,11 +8,28 @@ use std::path::{Path, PathBuf};
 use crate::gguf::GgufBuilder;
 use crate::quant::WeightType;
 
-const EMBEDDING: usize = 64;
+pub(crate) const EMBEDDING: usize = 64;
 const HEAD_DIM: usize = 16;
-const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
-const FEED_FORWARD: usize = 128;
+
+/// What depends on the format: rows are whole blocks.
+#[derive(Clone, Copy)]
+struct Widths {
+    embedding: usize,
+    feed_forward: usize,
+}
+
+impl Widths {
+    fn of(weights: WeightType) -> Self {
+        let block = weights.block_len();
+        Widths { embedding: block.max(64), feed_forward: block.max(128) }
+    }
+
+    /// Heads as wide as the embedding.
+    fn heads(self) -> usize {
+        self.embedding / HEAD_DIM
+    }
+}
 
 /// Control tokens, with the ids 0, 1, 2.
 const CONTROL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
@@ -39,7 +56,7 @@ pub enum Head {
 /// What may vary in the generated model.
 #[derive(Debug, Clone)]
 pub struct TinyModel {
-    /// How matrices are stored; norms are F32.
+    /// How matrices are stored; norms are F32. Formats with blocks of 256 make the model 256 wide instead of 64.
     pub weights: WeightType,
     /// Tied or separate output head.
     pub head: Head,
@@ -62,24 +79,27 @@ impl TinyModel {
     pub fn builder(&self) -> GgufBuilder {
         let tokens = tokens();
         let vocabulary = tokens.len();
-        let mut writer =
-            Writer { builder: metadata(self, tokens), weights: self.weights, random: Random(self.seed) };
-        writer.embedding("token_embd.weight", vocabulary);
+        let widths = Widths::of(self.weights);
+        let Widths { embedding, feed_forward } = widths;
+        let inner = widths.heads() * HEAD_DIM;
+        let builder = metadata(self, tokens);
+        let mut writer = Writer { builder, embedding, weights: self.weights, random: Random(self.seed) };
+        writer.embedding("token_embd.weight", vocabulary, preference);
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            writer.norm(&name("attn_norm"));
-            writer.matrix(&name("attn_q"), EMBEDDING, HEADS * HEAD_DIM, 2.0);
-            writer.matrix(&name("attn_k"), EMBEDDING, KV_HEADS * HEAD_DIM, 2.0);
-            writer.matrix(&name("attn_v"), EMBEDDING, KV_HEADS * HEAD_DIM, 1.5);
-            writer.matrix(&name("attn_output"), HEADS * HEAD_DIM, EMBEDDING, 1.5);
-            writer.norm(&name("ffn_norm"));
-            writer.matrix(&name("ffn_gate"), EMBEDDING, FEED_FORWARD, 1.5);
-            writer.matrix(&name("ffn_up"), EMBEDDING, FEED_FORWARD, 1.0);
-            writer.matrix(&name("ffn_down"), FEED_FORWARD, EMBEDDING, 1.5);
+            writer.norm(&name("attn_norm"), embedding, 1.0);
+            writer.matrix(&name("attn_q"), embedding, inner, 2.0);
+            writer.matrix(&name("attn_k"), embedding, KV_HEADS * HEAD_DIM, 2.0);
+            writer.matrix(&name("attn_v"), embedding, KV_HEADS * HEAD_DIM, 1.5);
+            writer.matrix(&name("attn_output"), inner, embedding, 1.5);
+            writer.norm(&name("ffn_norm"), embedding, 1.0);
+            writer.matrix(&name("ffn_gate"), embedding, feed_forward, 1.5);
+            writer.matrix(&name("ffn_up"), embedding, feed_forward, 1.0);
+            writer.matrix(&name("ffn_down"), feed_forward, embedding, 1.5);
         }
-        writer.norm("output_norm.weight");
+        writer.norm("output_norm.weight", embedding, 1.0);
         if self.head == Head::Separate {
-            writer.embedding("output.weight", vocabulary);
+            writer.embedding("output.weight", vocabulary, preference);
         }
         writer.builder
     }
@@ -121,17 +141,18 @@ pub fn tiny_model_file(options: &TinyModel) -> TinyModelFile {
 fn metadata(options: &TinyModel, tokens: Vec<String>) -> GgufBuilder {
     let kinds: Vec<i32> = (0..tokens.len()).map(|id| if id < CONTROL.len() { 3 } else { 1 }).collect();
     let merges: Vec<String> = MERGES.iter().map(|merge| (*merge).to_owned()).collect();
+    let widths = Widths::of(options.weights);
     GgufBuilder::new()
         .meta("general.architecture", "llama")
         .meta("general.name", "tiny")
         .meta("llama.context_length", options.context)
-        .meta("llama.embedding_length", EMBEDDING as u32)
+        .meta("llama.embedding_length", widths.embedding as u32)
         .meta("llama.block_count", options.layers as u32)
-        .meta("llama.feed_forward_length", FEED_FORWARD as u32)
+        .meta("llama.feed_forward_length", widths.feed_forward as u32)
         .meta("llama.vocab_size", tokens.len() as u32)
         .meta("llama.rope.dimension_count", HEAD_DIM as u32)
         .meta("llama.rope.freq_base", 10_000.0_f32)
-        .meta("llama.attention.head_count", HEADS as u32)
+        .meta("llama.attention.head_count", widths.heads() as u32)
         .meta("llama.attention.head_count_kv", KV_HEADS as u32)
         .meta("llama.attention.layer_norm_rms_epsilon", 1e-5_f32)
         .meta("tokenizer.ggml.model", "gpt2")
@@ -173,36 +194,39 @@ fn preference(id: usize) -> f32 {
     }
 }
 
-struct Writer {
-    builder: GgufBuilder,
-    weights: WeightType,
-    random: Random,
+pub(crate) struct Writer {
+    pub(crate) builder: GgufBuilder,
+    /// Width of embedding rows.
+    pub(crate) embedding: usize,
+    pub(crate) weights: WeightType,
+    pub(crate) random: Random,
 }
 
 impl Writer {
     /// Rows of deviation 1/4, small beside what the layers add: replies do not just repeat a token.
-    fn embedding(&mut self, name: &str, vocabulary: usize) {
-        let mut values = Vec::with_capacity(vocabulary * EMBEDDING);
+    /// `preference` says how strongly a token is preferred as output.
+    pub(crate) fn embedding(&mut self, name: &str, vocabulary: usize, preference: impl Fn(usize) -> f32) {
+        let mut values = Vec::with_capacity(vocabulary * self.embedding);
         for id in 0..vocabulary {
             let scale = 0.25 * preference(id);
-            values.extend((0..EMBEDDING).map(|_| self.random.normal() * scale));
+            values.extend((0..self.embedding).map(|_| self.random.normal() * scale));
         }
-        self.add(name, [EMBEDDING, vocabulary], &values);
+        self.add(name, [self.embedding, vocabulary], &values);
     }
 
     /// Entries that turn an input of deviation 1 into an output of deviation `gain`.
-    fn matrix(&mut self, name: &str, inputs: usize, outputs: usize, gain: f32) {
+    pub(crate) fn matrix(&mut self, name: &str, inputs: usize, outputs: usize, gain: f32) {
         let scale = gain / (inputs as f32).sqrt();
         let values: Vec<f32> = (0..inputs * outputs).map(|_| self.random.normal() * scale).collect();
         self.add(name, [inputs, outputs], &values);
     }
 
-    /// Norm weights near 1, all different, so that a swapped norm shows.
-    fn norm(&mut self, name: &str) {
-        let values: Vec<f32> = (0..EMBEDDING).map(|_| 1.0 + 0.1 * self.random.normal()).collect();
+    /// Norm weights near `gain`, all different, so that a swapped norm shows.
+    pub(crate) fn norm(&mut self, name: &str, len: usize, gain: f32) {
+        let values: Vec<f32> = (0..len).map(|_| gain * (1.0 + 0.1 * self.random.normal())).collect();
         let data = WeightType::F32.encode(&values);
         self.builder =
-            std::mem::take(&mut self.builder).tensor(name, &[EMBEDDING as u64], WeightType::F32.id(), data);
+            std::mem::take(&mut self.builder).tensor(name, &[len as u64], WeightType::F32.id(), data);
     }
 
     fn add(&mut self, name: &str, shape: [usize; 2], values: &[f32]) {
@@ -213,7 +237,7 @@ impl Writer {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
