@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, SchedConfig};
-use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, LlamaConfig, Precision};
+use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, ModelConfig, Precision};
 use motet_types::{Backend, Event, Origin, Request, SamplingParams, StopTokens};
 
 const PROMPT: u32 = 128;
@@ -110,8 +110,7 @@ fn on(is_on: bool) -> &'static str {
 fn engine(gguf: &Gguf, setup: Setup) -> Arc<Engine> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = || {
-        let config = LlamaConfig::read(gguf).ok()?;
-        let block = config.layers * KvFormat::F16.block_bytes(config.head_shape());
+        let block = ModelConfig::read(gguf).ok()?.kv_block_bytes(KvFormat::F16);
         let kv_bytes = setup.kv_tokens / 16 * block;
         let options = CpuOptions {
             threads,

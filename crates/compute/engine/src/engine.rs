@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use motet_kv::{CacheKey, Pool, PoolConfig, Scope, ScopeParts};
-use motet_sched::{Executor, SchedConfig, Scheduler, Submission, UserKey};
+use motet_sched::{Capacity, Executor, SchedConfig, Scheduler, Submission, UserKey};
 use motet_types::{Backend, EventStream, Load, ModelInfo, Origin, Request, SequenceId, SubmitError, TokenId};
 
 use crate::reply;
@@ -89,10 +89,8 @@ impl Engine {
         };
         let tier = match &config.cache.second_tier {
             Some(tier) if config.cache.is_on => {
-                let mut block = Vec::new();
-                executor.read_block(0, 0, &mut block);
                 let folder = tier.folder.display().to_string();
-                let open = Tier::open(tier, &config.cache.key, block.len());
+                let open = Tier::open(tier, &config.cache.key, largest_block(&*executor, &capacity));
                 Some(open.map_err(|source| StartError::SecondTier { folder, source })?)
             }
             _ => None,
@@ -146,6 +144,17 @@ impl Engine {
         };
         Scope::new(&self.cache.key, &parts)
     }
+}
+
+/// Bytes of the largest block of any group.
+fn largest_block(executor: &dyn Executor, capacity: &Capacity) -> usize {
+    let mut block = Vec::new();
+    let mut bytes = |group| {
+        block.clear();
+        executor.read_block(group, 0, &mut block);
+        block.len()
+    };
+    (0..capacity.groups.len()).map(&mut bytes).max().unwrap_or(0)
 }
 
 impl Backend for Engine {

@@ -28,6 +28,8 @@ pub(crate) struct StepLoop {
     shared: Arc<Shared>,
     /// Logits of one row as the executor returns them.
     row_len: usize,
+    /// What the last step computed, kept for its memory.
+    output: StepOutput,
     idle_plans: u32,
 }
 
@@ -39,7 +41,8 @@ impl StepLoop {
         shared: Arc<Shared>,
     ) -> Self {
         let row_len = executor.capacity().vocab_size as usize;
-        Self { executor, info, replies: HashMap::new(), tier, shared, row_len, idle_plans: 0 }
+        let output = StepOutput::default();
+        Self { executor, info, replies: HashMap::new(), tier, shared, row_len, output, idle_plans: 0 }
     }
 
     /// Runs until the engine is closed. A panic or a failed step ends every reply with an error and
@@ -102,10 +105,14 @@ impl StepLoop {
         let began = Instant::now();
         let failed_fills = moves::carry_out(&plan, &mut *self.executor, self.tier.as_mut(), &self.shared);
         plan.drop_dependents(&failed_fills);
-        let output =
-            if plan.chunks.is_empty() { StepOutput::default() } else { self.executor.execute(&plan)? };
+        let mut output = std::mem::take(&mut self.output);
+        output.logits.clear();
+        if !plan.chunks.is_empty() {
+            self.executor.execute(&plan, &mut output)?;
+        }
         let elapsed = began.elapsed();
-        let results = self.sample(&plan, output)?;
+        let results = self.sample(&plan, &mut output.logits)?;
+        self.output = output;
         self.shared.commit(&plan, Outcome { elapsed, results, failed_fills });
         Ok(())
     }
@@ -114,15 +121,15 @@ impl StepLoop {
     fn sample(
         &mut self,
         plan: &StepPlan,
-        mut output: StepOutput,
+        logits: &mut [f32],
     ) -> Result<Vec<(SequenceId, Next)>, ExecuteError> {
         let wanted = plan.chunks.iter().filter(|chunk| chunk.wants_logits).count();
-        if output.logits.len() != wanted * self.row_len {
-            let found = output.logits.len();
+        if logits.len() != wanted * self.row_len {
+            let found = logits.len();
             return Err(ExecuteError(format!("{found} logits for {wanted} rows of {}", self.row_len)));
         }
         let mut results = Vec::new();
-        let mut rows = output.logits.chunks_exact_mut(self.row_len);
+        let mut rows = logits.chunks_exact_mut(self.row_len);
         for chunk in &plan.chunks {
             self.note_cached(chunk);
             if !chunk.wants_logits {

@@ -1,4 +1,4 @@
-//! The second tier's bytes: one file of equal slots.
+//! The second tier's bytes: one file of equal slots, each as large as the largest block of any group.
 //!
 //! The scheduler's pool decides what is in which slot; this is where the bytes are. The file has no name
 //! (it is unlinked as soon as it is made), its bytes are encrypted with a key of this process, and each
@@ -38,6 +38,8 @@ pub(crate) struct Tier {
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     nonce: u64,
+    /// Bytes written.
+    len: usize,
     checksum: [u8; 32],
 }
 
@@ -68,8 +70,11 @@ impl Tier {
 
     pub(crate) fn put(&mut self, spill: &Spill, bytes: &[u8]) -> io::Result<()> {
         self.nonce += 1;
-        let slot =
-            Slot { nonce: self.nonce, checksum: self.checksum(spill.hash.as_bytes(), self.nonce, bytes) };
+        let checksum = self.checksum(spill.hash.as_bytes(), self.nonce, bytes);
+        let slot = Slot { nonce: self.nonce, len: bytes.len(), checksum };
+        if bytes.len() > self.block_bytes {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut sealed = bytes.to_vec();
         self.apply_keystream(slot.nonce, &mut sealed);
         self.file.write_all_at(&sealed, spill.slot as u64 * self.block_bytes as u64)?;
@@ -82,7 +87,7 @@ impl Tier {
 
     pub(crate) fn get(&self, fill: &Fill) -> io::Result<Vec<u8>> {
         let slot = self.slots.get(fill.slot as usize).copied().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut bytes = vec![0; self.block_bytes];
+        let mut bytes = vec![0; slot.len];
         self.file.read_exact_at(&mut bytes, fill.slot as u64 * self.block_bytes as u64)?;
         self.apply_keystream(slot.nonce, &mut bytes);
         if self.checksum(fill.hash.as_bytes(), slot.nonce, &bytes) != slot.checksum {
@@ -147,6 +152,15 @@ mod tests {
         let mut raw = [0; 100];
         tier.file.read_exact_at(&mut raw, 900).unwrap();
         assert!(raw.iter().filter(|byte| **byte == 42).count() < 10);
+    }
+
+    #[test]
+    fn smaller_blocks_come_back_at_their_size() {
+        let mut tier = tier(1000).unwrap();
+        let (spill, fill) = moves(4);
+        tier.put(&spill, &[42; 60]).unwrap();
+        assert_eq!(tier.get(&fill).unwrap(), [42; 60]);
+        assert!(tier.put(&spill, &[42; 101]).is_err(), "larger than a slot");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, SchedConfig, TierConfig};
 use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
-use motet_testkit::{Head, TinyModel, WeightType, tiny_model};
+use motet_testkit::{Head, TinyGemma3, TinyModel, WeightType, tiny_model};
 use motet_types::{Backend, Event, EventStream, Load, Logprobs, Origin, Request, SamplingParams, StopTokens};
 
 /// Everything that must not change a token.
@@ -59,8 +59,7 @@ impl Model<'_> {
             kv: self.kv,
             isa: setup.isa,
         };
-        let config = motet_model::LlamaConfig::read(self.gguf).unwrap();
-        let block = config.layers * self.kv.block_bytes(config.head_shape());
+        let block = motet_model::ModelConfig::read(self.gguf).unwrap().kv_block_bytes(self.kv);
         let options = CpuOptions { threads: setup.threads, kv_bytes: setup.kv_tokens / 16 * block, ..probe };
         let executor = CpuExecutor::load(self.gguf, options).unwrap();
         let tier = TierConfig { folder: std::env::temp_dir(), max_bytes: 1 << 24, max_age: Duration::MAX };
@@ -200,6 +199,37 @@ fn two_hundred_requests() {
         assert!(loads[4].preemptions > 0 && loads[6].preemptions > 0, "nothing was preempted");
         assert!(
             loads[2].cached_tokens > 0 && loads[6].kv_blocks_spilled > 0,
+            "nothing was cached or spilled"
+        );
+    }
+}
+
+/// Layers with a window share the step with layers without: prompts longer than the window, cut into
+/// chunks, hit in the cache, preempted and filled from the second tier.
+#[test]
+fn a_model_with_windows() {
+    let plain = Setup { threads: 2, ..Setup::plain() };
+    let setups = [
+        Setup { running: 32, ..plain.clone() },
+        Setup { running: 1, step_tokens: 17, ..plain.clone() },
+        Setup { running: 16, step_tokens: 32, cache: Cache::On, ..plain.clone() },
+        Setup { running: 32, kv_tokens: 320, cache: Cache::Off, ..plain.clone() },
+        Setup { running: 32, kv_tokens: 320, cache: Cache::On, ..plain.clone() },
+        Setup { running: 32, kv_tokens: 320, cache: Cache::TwoTiers, ..plain.clone() },
+        Setup { threads: 1, running: 5, kv_tokens: 288, step_tokens: 21, cache: Cache::TwoTiers, ..plain },
+    ];
+    let bytes = TinyGemma3 { weights: WeightType::Q8_0, ..TinyGemma3::default() }.builder().build();
+    let gguf = Gguf::from_bytes("tiny.gguf", bytes).unwrap();
+    let requests = requests(40, 300, 60, 110);
+    for kv in [KvFormat::F16, KvFormat::Int8] {
+        let loads = check(&Model { gguf: &gguf, precision: Precision::Fast, kv }, &requests, &setups);
+        let what = |of: fn(&Load) -> u64| loads.iter().map(of).collect::<Vec<_>>();
+        println!("{kv:?}: preemptions {:?}", what(|load| load.preemptions));
+        println!("{kv:?}: cached tokens {:?}", what(|load| load.cached_tokens));
+        println!("{kv:?}: spilled {:?}", what(|load| load.kv_blocks_spilled.into()));
+        assert!(loads[3].preemptions > 0 && loads[5].preemptions > 0, "nothing was preempted");
+        assert!(
+            loads[2].cached_tokens > 0 && loads[5].kv_blocks_spilled > 0,
             "nothing was cached or spilled"
         );
     }

@@ -1,7 +1,5 @@
 //! Norms, activations and rotary embedding, element by element.
 
-use motet_math::silu;
-
 use crate::Isa;
 use crate::isa::{Kernel, on_isa};
 
@@ -34,6 +32,31 @@ impl Kernel for RmsNorm<'_> {
     }
 }
 
+/// The same over `x` itself.
+///
+/// # Panics
+/// Where the lengths differ.
+pub fn rms_norm_in_place(isa: Isa, x: &mut [f32], (weight, eps): (&[f32], f32)) {
+    assert_eq!(x.len(), weight.len());
+    on_isa(isa, RmsNormInPlace { x, weight, eps });
+}
+
+struct RmsNormInPlace<'a> {
+    x: &'a mut [f32],
+    weight: &'a [f32],
+    eps: f32,
+}
+
+impl Kernel for RmsNormInPlace<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let inverse = 1.0 / (sum_of_squares(self.x) / self.x.len() as f32 + self.eps).sqrt();
+        for (value, weight) in self.x.iter_mut().zip(self.weight) {
+            *value = *value * inverse * weight;
+        }
+    }
+}
+
 /// Striped over 16 partial sums, which are then added pairwise.
 #[inline(always)]
 fn sum_of_squares(x: &[f32]) -> f32 {
@@ -55,27 +78,6 @@ fn sum_of_squares(x: &[f32]) -> f32 {
         width /= 2;
     }
     sums[0]
-}
-
-/// `out = silu(gate) · up`.
-pub fn silu_mul(isa: Isa, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    assert!(gate.len() == up.len() && gate.len() == out.len());
-    on_isa(isa, SiluMul { gate, up, out });
-}
-
-struct SiluMul<'a> {
-    gate: &'a [f32],
-    up: &'a [f32],
-    out: &'a mut [f32],
-}
-
-impl Kernel for SiluMul<'_> {
-    #[inline(always)]
-    fn run(self) {
-        for ((out, gate), up) in self.out.iter_mut().zip(self.gate).zip(self.up) {
-            *out = silu(*gate) * up;
-        }
-    }
 }
 
 /// `x += y`.
@@ -114,13 +116,46 @@ impl RopeFrequencies {
     }
 }
 
-/// Rotates the neighbouring pairs (2i, 2i + 1) of every head of `x`, as GGUF's llama stores them.
-pub fn rope(angles: &[(f32, f32)], head_dim: usize, x: &mut [f32]) {
-    for head in x.chunks_exact_mut(head_dim) {
-        let (pairs, _) = head.as_chunks_mut::<2>();
-        for (pair, &(cos, sin)) in pairs.iter_mut().zip(angles) {
-            let [a, b] = *pair;
-            *pair = [a * cos - b * sin, a * sin + b * cos];
+/// Which elements of a head rotary embedding turns together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeOrder {
+    /// (2i, 2i + 1), as GGUF's llama stores them.
+    Pairs,
+    /// (i, i + n) of the first 2n elements, as most other architectures do (NEOX).
+    Halves,
+}
+
+/// Rotates the pairs of every head of `x`; what lies beyond `2 · angles.len()` elements of a head stays.
+pub fn rope(isa: Isa, order: RopeOrder, (angles, head_dim): (&[(f32, f32)], usize), x: &mut [f32]) {
+    on_isa(isa, Rope { order, angles, head_dim, x });
+}
+
+struct Rope<'a> {
+    order: RopeOrder,
+    angles: &'a [(f32, f32)],
+    head_dim: usize,
+    x: &'a mut [f32],
+}
+
+impl Kernel for Rope<'_> {
+    #[inline(always)]
+    fn run(self) {
+        for head in self.x.chunks_exact_mut(self.head_dim) {
+            match self.order {
+                RopeOrder::Pairs => {
+                    let (pairs, _) = head.as_chunks_mut::<2>();
+                    for (pair, &(cos, sin)) in pairs.iter_mut().zip(self.angles) {
+                        let [a, b] = *pair;
+                        *pair = [a * cos - b * sin, a * sin + b * cos];
+                    }
+                }
+                RopeOrder::Halves => {
+                    let (first, rest) = head.split_at_mut(self.angles.len());
+                    for ((a, b), &(cos, sin)) in first.iter_mut().zip(rest).zip(self.angles) {
+                        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
+                    }
+                }
+            }
         }
     }
 }
@@ -136,9 +171,14 @@ mod tests {
             let run = |isa| {
                 let mut normed = vec![0f32; x.len()];
                 rms_norm(isa, &x, (&vec![0.7; x.len()], 1e-5), &mut normed);
-                let mut gate = vec![0f32; x.len()];
-                silu_mul(isa, &x, &normed, &mut gate);
-                normed.iter().chain(&gate).map(|v| v.to_bits()).collect::<Vec<_>>()
+                let mut in_place = x.clone();
+                rms_norm_in_place(isa, &mut in_place, (&vec![0.7; x.len()], 1e-5));
+                assert_eq!(in_place, normed);
+                let angles: Vec<(f32, f32)> = x.iter().map(|v| (v.cos(), v.sin())).collect();
+                let mut turned = [x.clone(), x.clone()].concat();
+                rope(isa, RopeOrder::Pairs, (&angles, 2 * x.len()), &mut turned);
+                rope(isa, RopeOrder::Halves, (&angles, 2 * x.len()), &mut turned);
+                normed.iter().chain(&turned).map(|v| v.to_bits()).collect::<Vec<_>>()
             };
             for isa in Isa::available() {
                 prop_assert_eq!(run(isa), run(Isa::Scalar));
@@ -151,10 +191,16 @@ mod tests {
         let frequencies = RopeFrequencies::new(10_000.0, &[1.0, 4.0]);
         let mut angles = [(0.0, 0.0); 2];
         frequencies.angles(2, &mut angles);
-        let mut x = [1.0, 0.0, 0.0, 1.0];
-        rope(&angles, 4, &mut x);
         let slow = 2.0 * 10_000f32.powf(-0.5) / 4.0;
-        let expected = [2f32.cos(), 2f32.sin(), -slow.sin(), slow.cos()];
-        assert!(x.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{x:?}");
+        let check = |order, mut x: [f32; 4], expected: [f32; 4]| {
+            rope(Isa::detect(), order, (&angles, 4), &mut x);
+            assert!(x.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{order:?} {x:?}");
+        };
+        check(RopeOrder::Pairs, [1.0, 0.0, 0.0, 1.0], [2f32.cos(), 2f32.sin(), -slow.sin(), slow.cos()]);
+        check(RopeOrder::Halves, [1.0, 0.0, 0.0, 1.0], [2f32.cos(), -slow.sin(), 2f32.sin(), slow.cos()]);
+        // A head of which only the first elements turn.
+        let mut x = [1.0, 0.0, 5.0];
+        rope(Isa::detect(), RopeOrder::Halves, (&angles[..1], 3), &mut x);
+        assert!(x[2] == 5.0 && (x[1] - 2f32.sin()).abs() < 1e-6, "{x:?}");
     }
 }

@@ -1,32 +1,75 @@
 /// An instruction set the kernels are written for. The bits are the same on all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// Each has what those before it have. Only [`Isa::detect`] and [`Isa::available`] make one other than
+/// [`Isa::Scalar`], on a CPU that has it: code that holds one may use its instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
     /// Plain Rust; the reference.
     Scalar,
-    /// AVX2 with FMA and F16C (x86-64-v3). Only [`Isa::detect`] makes one, on a CPU that has them.
+    /// AVX2 with FMA and F16C (x86-64-v3).
     #[non_exhaustive]
     Avx2,
+    /// The same with the 8-bit dot products of AVX-VNNI.
+    #[non_exhaustive]
+    AvxVnni,
+    /// AVX-512 F, BW, DQ and VL (x86-64-v4) with the 8-bit dot products of AVX-512-VNNI.
+    #[non_exhaustive]
+    Avx512,
+    /// The same with the 8-bit matrix tiles of AMX.
+    #[non_exhaustive]
+    Amx,
 }
 
 impl Isa {
     /// The fastest this machine runs.
     pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-        {
-            return Self::Avx2;
-        }
-        Self::Scalar
+        Self::available().last().copied().unwrap_or(Self::Scalar)
     }
 
-    /// All this machine runs, the scalar reference first.
+    /// All this machine runs, slowest first; the scalar reference is always the first.
     pub fn available() -> Vec<Self> {
-        match Self::detect() {
-            Self::Scalar => vec![Self::Scalar],
-            best => vec![Self::Scalar, best],
+        let all = [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Amx];
+        all.into_iter().filter(|isa| isa.is_available()).collect()
+    }
+
+    /// The name in messages and options: `scalar`, `avx2`, `avx-vnni`, `avx512-vnni`, `amx`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+            Self::AvxVnni => "avx-vnni",
+            Self::Avx512 => "avx512-vnni",
+            Self::Amx => "amx",
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn is_available(self) -> bool {
+        let avx2 = || {
+            is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+        };
+        let avx512 = || {
+            avx2()
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni")
+        };
+        match self {
+            Self::Scalar => true,
+            Self::Avx2 => avx2(),
+            Self::AvxVnni => avx2() && is_x86_feature_detected!("avxvnni"),
+            Self::Avx512 => avx512(),
+            Self::Amx => avx512() && crate::matmul::amx::request(),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_available(self) -> bool {
+        self == Self::Scalar
     }
 }
 
@@ -47,10 +90,18 @@ pub(crate) fn on_isa(isa: Isa, kernel: impl Kernel) {
     fn avx2(kernel: impl Kernel) {
         kernel.run();
     }
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    fn avx512(kernel: impl Kernel) {
+        kernel.run();
+    }
     match isa {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Isa::Avx2` exists only after the CPU reported these features.
-        Isa::Avx2 => unsafe { avx2(kernel) },
+        // SAFETY: these exist only after the CPU reported the features.
+        Isa::Avx2 | Isa::AvxVnni => unsafe { avx2(kernel) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx512 | Isa::Amx => unsafe { avx512(kernel) },
         _ => kernel.run(),
     }
 }

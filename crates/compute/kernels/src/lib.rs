@@ -5,7 +5,7 @@
 //!   whatever the number of rows, threads or lanes: a SIMD lane is an output row, so widening the
 //!   vector widens the panel and leaves each chain as it was.
 //! - Integer dot products inside a block are exact; their sums meet floats once per block.
-//! - Attention walks KV in tiles of 16 tokens at absolute positions.
+//! - Attention walks KV in chunks of 64 tokens at absolute positions, and folds segments of 1,024 in order.
 //! - Every SIMD function has a scalar twin that gives equal bits; tests compare them.
 //!
 //! `unsafe` here is pointers into packed weights and the KV arena; bounds are checked once at the
@@ -15,21 +15,29 @@
 mod activations;
 pub mod attention;
 mod blocks;
+mod cpus;
 mod elementwise;
+mod gate;
 mod isa;
 pub mod kv;
 mod lines;
+pub mod machine;
 mod matmul;
+mod pages;
 mod panels;
+mod patience;
 mod pool;
+mod simd;
 
 pub use activations::Activations;
 pub use blocks::BlockFormat;
-pub use elementwise::{RopeFrequencies, add_assign, rms_norm, rope, silu_mul};
+pub use cpus::available_threads;
+pub use elementwise::{RopeFrequencies, RopeOrder, add_assign, rms_norm, rms_norm_in_place, rope};
 pub use isa::Isa;
-pub use matmul::{Product, matmul};
+pub use matmul::{Gate, Product, Sum, gated, matmul};
+pub use pages::{HugePages, huge_pages, memory_nodes};
 pub use panels::{PackedMatrix, Precision, Source};
-pub use pool::ThreadPool;
+pub use pool::{Affinity, PoolOptions, ThreadPool};
 
 /// Output rows of a weight matrix that are interleaved into one panel: the lanes of the widest vector.
 pub const PANEL_ROWS: usize = 16;

@@ -1,46 +1,77 @@
-//! A few threads that share the loops of one caller.
+//! A few threads that share the loops of one caller, made for loops of some microseconds.
 //!
 //! # Invariants
-//! - A job's closure outlives the job: `run` returns only after no worker is inside it.
-//! - A worker that was descheduled and joins late finds no job; nobody waits for it. On a shared
-//!   machine the caller then does the work alone instead of waiting.
-//! - Lock order: `turn` (held by the caller of `run`), then `state`.
-//! - What waiting workers wake for is written under `state`, so no wakeup is lost.
+//! - A job's closure outlives the job: `run` returns only after the [`Gate`] is closed and empty.
+//! - Indices are handed out by one counter, so each is computed once, and a worker that was descheduled costs
+//!   its help and nothing else: on a shared machine the caller does the work alone instead of waiting.
+//! - The job is written by the one caller that holds `is_taken`, while nobody is inside the gate, and read
+//!   inside it. The gate's orderings make that free of races.
+//! - `next` only has to hand out each index once: its operations are relaxed, the gate orders all else.
+//! - A `run` allocates nothing and takes no lock, but to wake workers that sleep.
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// Turns a worker looks for a new job before it sleeps: the gap between two matmuls is shorter.
-const SPINS: u32 = 4_000;
+use crate::cpus;
+use crate::gate::{Gate, MAX_WORKERS};
+use crate::patience::Patience;
+
 /// Pieces per thread a loop is cut into, so that a slower thread takes fewer.
 const PIECES_PER_THREAD: usize = 8;
+
+/// How a pool is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolOptions {
+    /// Threads in all, the caller's included; at least 1.
+    pub threads: usize,
+    /// How long a worker looks for the next loop before it sleeps.
+    pub spin: Duration,
+    /// Where workers run.
+    pub affinity: Affinity,
+}
+
+/// Where the workers of a pool run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Affinity {
+    /// Wherever the system puts them: they can evade what else runs on the machine.
+    Free,
+    /// Worker i on the i-th CPU this process may use, and the caller left to the system. Only done when
+    /// there are as many threads as CPUs; without effect outside Linux.
+    Pinned,
+}
+
+impl PoolOptions {
+    /// `threads` threads that spin long enough for the phases of a step, and are not pinned.
+    pub fn new(threads: usize) -> Self {
+        Self { threads, spin: Duration::from_micros(50), affinity: Affinity::Free }
+    }
+}
 
 /// Runs `0..tasks` loops on the calling thread and `threads - 1` workers.
 pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    turn: Mutex<()>,
+    /// Whether a caller is between writing a job and taking it back.
+    is_taken: AtomicBool,
 }
 
 struct Shared {
-    /// Number of jobs published; a change is what workers spin on.
-    epoch: AtomicU64,
-    next: AtomicUsize,
-    active: AtomicUsize,
+    gate: Gate,
+    next: Counter,
+    job: UnsafeCell<Option<Job>>,
+    is_ending: AtomicBool,
     has_panicked: AtomicBool,
-    state: Mutex<State>,
-    wake: Condvar,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-#[derive(Default)]
-struct State {
-    job: Option<Job>,
-    sleeping: usize,
-    is_shutting_down: bool,
-}
+/// The next index that nobody has taken, away from what idle workers read.
+#[repr(align(128))]
+struct Counter(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct Job {
@@ -51,30 +82,41 @@ struct Job {
 
 // SAFETY: the closure behind `body` is Sync, and `run` keeps it alive while a worker may call it.
 unsafe impl Send for Job {}
+// SAFETY: `job` is the one part that is not Sync by itself; see the module's text.
+unsafe impl Sync for Shared {}
 
 impl ThreadPool {
     /// A pool of `threads` threads in all, the caller's included; at least 1.
     ///
     /// Workers that can't be started are done without.
     pub fn new(threads: usize) -> Self {
+        Self::with_options(PoolOptions::new(threads))
+    }
+
+    /// The same, set up as `options` say.
+    pub fn with_options(options: PoolOptions) -> Self {
         let shared = Arc::new(Shared {
-            epoch: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
-            active: AtomicUsize::new(0),
+            gate: Gate::new(),
+            next: Counter(AtomicUsize::new(0)),
+            job: UnsafeCell::new(None),
+            is_ending: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
-            state: Mutex::new(State::default()),
-            wake: Condvar::new(),
+            panic: Mutex::new(None),
         });
-        let workers = (1..threads)
+        let cpus = cpus::allowed();
+        let is_pinned = options.affinity == Affinity::Pinned && cpus.len() == options.threads;
+        let workers = (1..options.threads.min(MAX_WORKERS))
             .filter_map(|index| {
                 let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("motet-compute-{index}"))
-                    .spawn(move || shared.work())
-                    .ok()
+                let cpu = cpus.get(index).copied().filter(|_| is_pinned);
+                let work = move || {
+                    cpu.inspect(|cpu| cpus::pin(*cpu));
+                    shared.work(Patience::new(options.spin));
+                };
+                std::thread::Builder::new().name(format!("motet-compute-{index}")).spawn(work).ok()
             })
             .collect();
-        Self { shared, workers, turn: Mutex::new(()) }
+        Self { shared, workers, is_taken: AtomicBool::new(false) }
     }
 
     /// Threads that share a loop, the caller's included.
@@ -84,28 +126,30 @@ impl ThreadPool {
 
     /// Calls `body(i)` once for every `i` in `0..tasks`, in any order, and returns when all are done.
     ///
-    /// A panic in any call reaches the caller after the others have stopped. `body` must not use the
-    /// same pool: a nested loop would wait for its own caller.
+    /// A panic in any call reaches the caller after the others have stopped; some indices are then left
+    /// out. While a loop runs, one that is started from within it or from another thread runs on its
+    /// own thread alone.
     pub fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) {
-        if self.workers.is_empty() || tasks <= 1 {
+        let is_alone = tasks <= 1 || self.workers.is_empty();
+        if is_alone || self.is_taken.swap(true, Ordering::Acquire) {
             (0..tasks).for_each(body);
             return;
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = (tasks / (self.threads() * PIECES_PER_THREAD)).max(1);
-        // SAFETY: only the lifetime is erased; `finish` below waits until no worker holds the job.
+        // SAFETY: only the lifetime is erased; the gate is closed and empty before `body` ends.
         let body =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body) };
         let job = Job { body, tasks, piece };
-        self.shared.publish(job);
-        let own = catch_unwind(AssertUnwindSafe(|| self.shared.take_part(job)));
-        self.shared.finish();
-        let has_worker_panicked = self.shared.has_panicked.swap(false, Ordering::AcqRel);
-        if let Err(panic) = own {
+        self.shared.next.0.store(0, Ordering::Relaxed);
+        // SAFETY: `is_taken` makes this the only writer, and nobody is inside the closed gate to read.
+        unsafe { *self.shared.job.get() = Some(job) };
+        self.shared.gate.publish(tasks.div_ceil(piece) - 1);
+        self.shared.take_part(job);
+        self.shared.gate.close();
+        let panic = self.shared.take_panic();
+        self.is_taken.store(false, Ordering::Release);
+        if let Some(panic) = panic {
             resume_unwind(panic);
-        }
-        if has_worker_panicked {
-            resume_unwind(Box::new("a compute worker panicked") as Box<dyn Any + Send>);
         }
     }
 
@@ -118,16 +162,31 @@ impl ThreadPool {
             body(index, unsafe { std::slice::from_raw_parts_mut(first.get().add(index * width), width) });
         });
     }
+
+    /// The same over two slices, whose i-th rows, of `widths` elements, belong together.
+    ///
+    /// # Panics
+    /// Where one has more rows than the other.
+    pub fn for_row_pairs<T: Send>(
+        &self,
+        (a, b): (&mut [T], &mut [T]),
+        widths: (usize, usize),
+        body: &(impl Fn(usize, &mut [T], &mut [T]) + Sync),
+    ) {
+        assert_eq!(a.len() / widths.0, b.len() / widths.1, "rows of two slices");
+        let first = SendPtr(b.as_mut_ptr());
+        self.for_rows(a, widths.0, &|index, a| {
+            // SAFETY: as in `for_rows`, for the rows of `b`.
+            let b = unsafe { std::slice::from_raw_parts_mut(first.get().add(index * widths.1), widths.1) };
+            body(index, a, b);
+        });
+    }
 }
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        {
-            let mut state = self.shared.lock();
-            state.is_shutting_down = true;
-            self.shared.epoch.fetch_add(1, Ordering::AcqRel);
-        }
-        self.shared.wake.notify_all();
+        self.shared.is_ending.store(true, Ordering::Relaxed);
+        self.shared.gate.announce();
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
@@ -135,72 +194,53 @@ impl Drop for ThreadPool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn publish(&self, job: Job) {
-        let mut state = self.lock();
-        self.next.store(0, Ordering::Relaxed);
-        state.job = Some(job);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        if state.sleeping > 0 {
-            self.wake.notify_all();
-        }
-    }
-
-    /// Withdraws the job and waits for the workers that had joined it.
-    fn finish(&self) {
-        self.lock().job = None;
-        let mut turns = 0u32;
-        while self.active.load(Ordering::Acquire) > 0 {
-            turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(SPINS) {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
-    }
-
+    /// Computes pieces until none is left. The caller is inside the gate, or the one that opened it.
     fn take_part(&self, job: Job) {
-        // SAFETY: the job is published and not yet finished, so its closure is alive.
+        // SAFETY: the gate is not left or closed before the end of this call, so the closure is alive.
         let body = unsafe { &*job.body };
-        loop {
-            let first = self.next.fetch_add(job.piece, Ordering::Relaxed);
-            if first >= job.tasks {
-                return;
+        let work = || {
+            loop {
+                let first = self.next.0.fetch_add(job.piece, Ordering::Relaxed);
+                let end = first.saturating_add(job.piece);
+                (first..end.min(job.tasks)).for_each(body);
+                if end >= job.tasks {
+                    return;
+                }
             }
-            (first..(first + job.piece).min(job.tasks)).for_each(body);
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+            self.next.0.store(job.tasks, Ordering::Relaxed);
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            self.has_panicked.store(true, Ordering::Relaxed);
         }
     }
 
-    fn work(&self) {
-        let mut seen = 0;
+    /// What a call panicked with, of several the first. Called by who closed the gate.
+    fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
+        if !self.has_panicked.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_panicked.store(false, Ordering::Relaxed);
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn work(&self, mut patience: Patience) {
+        let mut seen = Gate::START;
         loop {
-            for _ in 0..SPINS {
-                if self.epoch.load(Ordering::Acquire) != seen {
-                    break;
+            if !patience.spin(|| self.gate.has_news(seen)) {
+                self.gate.park(seen);
+            }
+            let (epoch, is_inside) = self.gate.join();
+            seen = epoch;
+            if is_inside {
+                // SAFETY: the job is written before the gate opens and again after this worker has left.
+                if let Some(job) = unsafe { *self.job.get() } {
+                    self.take_part(job);
                 }
-                std::hint::spin_loop();
-            }
-            let mut state = self.lock();
-            while self.epoch.load(Ordering::Acquire) == seen {
-                state.sleeping += 1;
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.sleeping -= 1;
-            }
-            if state.is_shutting_down {
+                self.gate.leave();
+            } else if self.is_ending.load(Ordering::Relaxed) {
                 return;
             }
-            seen = self.epoch.load(Ordering::Acquire);
-            let Some(job) = state.job else { continue };
-            self.active.fetch_add(1, Ordering::AcqRel);
-            drop(state);
-            if catch_unwind(AssertUnwindSafe(|| self.take_part(job))).is_err() {
-                self.has_panicked.store(true, Ordering::Release);
-                self.next.store(job.tasks, Ordering::Relaxed);
-            }
-            self.active.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -220,50 +260,4 @@ impl<T> SendPtr<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_task_runs_once() {
-        for threads in [1, 2, 4] {
-            let pool = ThreadPool::new(threads);
-            for tasks in [0, 1, 2, 7, 100, 1000] {
-                let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                for _ in 0..50 {
-                    pool.run(tasks, &|i| {
-                        counts[i].fetch_add(1, Ordering::Relaxed);
-                    });
-                }
-                assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 50));
-            }
-        }
-    }
-
-    #[test]
-    fn panics_everywhere_leave_a_sound_pool() {
-        let pool = ThreadPool::new(2);
-        for _ in 0..50 {
-            assert!(catch_unwind(AssertUnwindSafe(|| pool.run(100, &|i| assert!(i > 1000)))).is_err());
-            pool.run(100, &|_| {});
-        }
-    }
-
-    #[test]
-    fn pools_come_and_go() {
-        for _ in 0..500 {
-            ThreadPool::new(3).run(4, &|_| {});
-        }
-    }
-
-    #[test]
-    fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
-        let pool = ThreadPool::new(3);
-        let result = catch_unwind(AssertUnwindSafe(|| pool.run(100, &|i| assert!(i != 50, "task 50"))));
-        assert!(result.is_err());
-        let count = AtomicUsize::new(0);
-        pool.run(10, &|_| {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!(count.load(Ordering::Relaxed), 10);
-    }
-}
+mod tests;

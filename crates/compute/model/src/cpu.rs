@@ -5,10 +5,12 @@ use motet_kv::{BlockCopy, BlockId, GroupConfig};
 use motet_sched::{Capacity, Chunk, ExecuteError, Executor, StepOutput, StepPlan};
 use motet_types::TokenId;
 
+use crate::ModelError;
+use crate::config::{LayerGroup, ModelConfig};
+use crate::decoder::{Decoder, Spans};
 use crate::gguf::Gguf;
-use crate::layers::{Llama, Spans};
+use crate::kv_memory::{KvMemory, held_blocks};
 use crate::weights::Weights;
-use crate::{LlamaConfig, ModelError};
 
 /// How a model is run.
 #[derive(Debug, Clone, Copy)]
@@ -25,88 +27,149 @@ pub struct CpuOptions {
     pub isa: Isa,
 }
 
-/// A llama model and its KV arena on the CPU.
+/// A model and its KV memory on the CPU.
 pub struct CpuExecutor {
-    llama: Llama,
-    /// One arena per layer.
-    kv: Vec<KvArena>,
+    decoder: Decoder,
+    kv: KvMemory,
     capacity: Capacity,
+    lists: Lists,
+}
+
+/// What a step is read into, kept for the memory.
+#[derive(Default)]
+struct Lists {
+    tokens: Vec<TokenId>,
+    /// For every group of layers, its spans.
+    groups: Vec<Vec<Span<'static>>>,
+    stored: Vec<usize>,
+    wanted: Vec<usize>,
 }
 
 impl CpuExecutor {
     /// Reads all weights of `gguf` and reserves the arena.
     pub fn load(gguf: &Gguf, options: CpuOptions) -> Result<Self, ModelError> {
-        let config = LlamaConfig::read(gguf)?;
+        let config = ModelConfig::read(gguf)?;
         let pool = ThreadPool::new(options.threads);
         // Before the arena, so that a damaged file is told as such and not as a want of memory.
         let weights = Weights::load(gguf, &config, options.precision, &pool)?;
-        let blocks = kv_blocks(&config, options)?;
+        let kv = KvMemory::new(&config, options.kv, options.kv_bytes)?;
         let capacity = Capacity {
-            groups: vec![GroupConfig { blocks: blocks as u32, window: None }],
+            groups: kv.shapes.clone(),
             block_tokens: BLOCK_TOKENS as u32,
             context_length: config.context_length as u32,
             vocab_size: weights.embedding.rows() as u32,
         };
-        let arena = || KvArena::new(options.kv, config.head_shape(), blocks);
-        let arenas: Option<Vec<KvArena>> = (0..config.layers).map(|_| arena()).collect();
-        let kv = arenas.ok_or(ModelError::OutOfMemory { bytes: options.kv_bytes })?;
-        Ok(Self { llama: Llama::new(config, weights, pool, options.isa), kv, capacity })
+        let decoder = Decoder::new(config, weights, pool, options.isa);
+        Ok(Self { decoder, kv, capacity, lists: Lists::default() })
+    }
+
+    /// Tokens for which there is room, all sequences together, where each has `length` of them. The length
+    /// counts where layers have windows: the longer the sequences, the less of them is kept.
+    pub fn kv_tokens(&self, length: usize) -> usize {
+        let groups = self.kv.groups.iter().zip(&self.kv.shapes);
+        let room = |(group, shape): (&LayerGroup, &GroupConfig)| match group.window {
+            None => shape.blocks as usize * BLOCK_TOKENS,
+            Some(window) => shape.blocks as usize * length.max(1) / held_blocks(window, length),
+        };
+        groups.map(room).min().unwrap_or(0)
+    }
+
+    /// Bytes of the KV memory: a little less than was asked for.
+    pub fn kv_bytes(&self) -> usize {
+        let bytes = |group: usize| {
+            let block: usize = self.arenas(group).map(|arena| arena.block(0).len()).sum();
+            block * self.capacity.groups[group].blocks as usize
+        };
+        (0..self.capacity.groups.len()).map(bytes).sum()
     }
 
     /// Logits after the `wanted` tokens of one sequence: `wanted.len() × vocab_size`.
     ///
-    /// Uses the arena from its first block on; no sequence may be in it.
+    /// Uses the arenas from their first block on; no sequence may be in them.
     pub fn score(&mut self, tokens: &[TokenId], wanted: &[usize]) -> Result<Vec<f32>, ExecuteError> {
-        let blocks = (0..tokens.len().div_ceil(BLOCK_TOKENS) as u32).collect();
-        let tokens = tokens.to_vec();
+        let blocks: Vec<BlockId> = (0..tokens.len().div_ceil(BLOCK_TOKENS) as u32).collect();
         let chunk = Chunk {
             sequence: motet_types::SequenceId(0),
             siblings: Vec::new(),
-            tokens,
+            tokens: tokens.to_vec(),
             start: 0,
             stored: 0,
-            tables: vec![blocks],
+            tables: vec![blocks; self.capacity.groups.len()],
             wants_logits: false,
         };
         self.check(&chunk)?;
         if let Some(row) = wanted.iter().find(|row| **row >= chunk.tokens.len()) {
             return Err(ExecuteError(format!("row {row} of {}", chunk.tokens.len())));
         }
-        Ok(self.run(std::slice::from_ref(&chunk), wanted))
+        self.lists.wanted.clear();
+        self.lists.wanted.extend(wanted);
+        let mut logits = Vec::new();
+        self.run(std::slice::from_ref(&chunk), &mut logits);
+        Ok(logits)
     }
 
     /// What the kernels index with is checked here, once per chunk.
     fn check(&self, chunk: &Chunk) -> Result<(), ExecuteError> {
-        let Capacity { context_length, vocab_size, .. } = self.capacity;
-        let kv_blocks = self.capacity.groups.first().map_or(0, |group| group.blocks);
-        let blocks = chunk.tables.first().map_or(&[][..], Vec::as_slice);
+        let Capacity { context_length, vocab_size, groups, .. } = &self.capacity;
         let end = chunk.start as usize + chunk.tokens.len();
         let problem = if chunk.tokens.is_empty() {
             "no tokens".to_owned()
-        } else if end > context_length as usize || end > blocks.len() * BLOCK_TOKENS {
-            format!("{end} tokens in {} blocks and a context of {context_length}", blocks.len())
-        } else if let Some(block) = blocks.iter().find(|block| **block >= kv_blocks) {
-            format!("block {block} of {kv_blocks}")
-        } else if let Some(token) = chunk.tokens.iter().find(|token| **token >= vocab_size) {
+        } else if end > *context_length as usize {
+            format!("{end} tokens in a context of {context_length}")
+        } else if chunk.tables.len() != groups.len() {
+            format!("{} block tables for {} groups", chunk.tables.len(), groups.len())
+        } else if let Some(token) = chunk.tokens.iter().find(|token| *token >= vocab_size) {
             format!("token {token} of {vocab_size}")
+        } else if let Some(problem) = (0..groups.len()).find_map(|group| self.misplaced(chunk, group)) {
+            problem
         } else {
             return Ok(());
         };
         Err(ExecuteError(format!("{}: {problem}", chunk.sequence)))
     }
 
-    fn run(&mut self, chunks: &[Chunk], wanted: &[usize]) -> Vec<f32> {
-        let tokens: Vec<TokenId> = chunks.iter().flat_map(|chunk| &chunk.tokens).copied().collect();
-        let mut spans = Vec::with_capacity(chunks.len());
-        let mut first_row = 0;
-        let mut stored = Vec::with_capacity(chunks.len());
-        for chunk in chunks {
-            let len = chunk.tokens.len();
-            spans.push(Span { first_row, len, start: chunk.start as usize, blocks: &chunk.tables[0] });
-            stored.push(chunk.stored as usize);
-            first_row += len;
+    /// What is wrong with a chunk's block table of a group: it must name a block for every position from
+    /// the first that the chunk's first token sees to its last token.
+    fn misplaced(&self, chunk: &Chunk, group: usize) -> Option<String> {
+        let shape = self.capacity.groups[group];
+        let (start, end) = (chunk.start as usize, chunk.start as usize + chunk.tokens.len());
+        let first_seen = shape.window.map_or(0, |window| (start + 1).saturating_sub(window as usize));
+        let table = &chunk.tables[group];
+        let Some(seen) = table.get(first_seen / BLOCK_TOKENS..end.div_ceil(BLOCK_TOKENS)) else {
+            return Some(format!("{end} tokens in {} blocks of group {group}", table.len()));
+        };
+        let block = seen.iter().find(|block| **block >= shape.blocks)?;
+        Some(format!("block {block} of {} in group {group}", shape.blocks))
+    }
+
+    /// Runs the chunks and leaves the logits of the rows that `lists.wanted` names.
+    fn run(&mut self, chunks: &[Chunk], logits: &mut Vec<f32>) {
+        let Lists { mut tokens, groups, mut stored, wanted } = std::mem::take(&mut self.lists);
+        tokens.clear();
+        tokens.extend(chunks.iter().flat_map(|chunk| &chunk.tokens));
+        stored.clear();
+        stored.extend(chunks.iter().map(|chunk| chunk.stored as usize));
+        let mut groups: Vec<Vec<Span<'_>>> = groups.into_iter().map(recycle).collect();
+        groups.resize_with(self.kv.groups.len(), Vec::new);
+        for (group, spans) in groups.iter_mut().enumerate() {
+            let mut first_row = 0;
+            spans.extend(chunks.iter().map(|chunk| {
+                let (len, start) = (chunk.tokens.len(), chunk.start as usize);
+                let span = Span { first_row, len, start, blocks: &chunk.tables[group] };
+                first_row += len;
+                span
+            }));
         }
-        self.llama.forward(&tokens, Spans { all: &spans, stored: &stored }, &mut self.kv, wanted)
+        let spans = Spans { groups: &groups, stored: &stored };
+        self.decoder.forward(&tokens, spans, &mut self.kv.arenas, (&wanted, logits));
+        let groups = groups.into_iter().map(recycle).collect();
+        self.lists = Lists { tokens, groups, stored, wanted };
+    }
+
+    /// The arenas of a group's layers; none where there is no such group.
+    fn arenas(&self, group: usize) -> impl Iterator<Item = &KvArena> {
+        let layers = self.kv.groups.get(group).map_or(&[][..], |group| &group.layers);
+        layers.iter().map(|layer| &self.kv.arenas[*layer])
     }
 }
 
@@ -115,46 +178,38 @@ impl Executor for CpuExecutor {
         self.capacity.clone()
     }
 
-    fn read_block(&self, _group: usize, block: BlockId, out: &mut Vec<u8>) {
-        self.kv.iter().for_each(|arena| out.extend_from_slice(arena.block(block)));
+    fn read_block(&self, group: usize, block: BlockId, out: &mut Vec<u8>) {
+        self.arenas(group).for_each(|arena| out.extend_from_slice(arena.block(block)));
     }
 
-    fn write_block(&mut self, _group: usize, block: BlockId, bytes: &[u8]) {
-        let layer = bytes.len() / self.kv.len();
-        for (arena, bytes) in self.kv.iter_mut().zip(bytes.chunks_exact(layer)) {
-            arena.block_mut(block).copy_from_slice(bytes);
+    fn write_block(&mut self, group: usize, block: BlockId, bytes: &[u8]) {
+        let layers = self.kv.groups.get(group).map_or(&[][..], |group| &group.layers);
+        let layer_bytes = bytes.len() / layers.len().max(1);
+        for (layer, bytes) in layers.iter().zip(bytes.chunks_exact(layer_bytes.max(1))) {
+            self.kv.arenas[*layer].block_mut(block).copy_from_slice(bytes);
         }
     }
 
     fn copy_block(&mut self, copy: &BlockCopy) {
-        self.kv.iter_mut().for_each(|arena| arena.copy(copy.from, copy.to));
+        let layers = self.kv.groups.get(copy.group).map_or(&[][..], |group| &group.layers);
+        layers.iter().for_each(|layer| self.kv.arenas[*layer].copy(copy.from, copy.to));
     }
 
-    fn execute(&mut self, step: &StepPlan) -> Result<StepOutput, ExecuteError> {
-        let mut wanted = Vec::new();
+    fn execute(&mut self, step: &StepPlan, output: &mut StepOutput) -> Result<(), ExecuteError> {
+        self.lists.wanted.clear();
         let mut end = 0;
         for chunk in &step.chunks {
             self.check(chunk)?;
             end += chunk.tokens.len();
-            wanted.extend(chunk.wants_logits.then(|| end - 1));
+            self.lists.wanted.extend(chunk.wants_logits.then(|| end - 1));
         }
-        Ok(StepOutput { logits: self.run(&step.chunks, &wanted) })
+        self.run(&step.chunks, &mut output.logits);
+        Ok(())
     }
 }
 
-/// Most blocks an arena has: 67 million tokens, far beyond what a CPU serves, bound the block tables.
-const MAX_BLOCKS: usize = 1 << 22;
-
-/// Blocks that fit the memory.
-fn kv_blocks(config: &LlamaConfig, options: CpuOptions) -> Result<usize, ModelError> {
-    let per_block = config.layers * options.kv.block_bytes(config.head_shape());
-    let blocks = (options.kv_bytes / per_block).min(MAX_BLOCKS);
-    if blocks == 0 {
-        return Err(ModelError::KvTooSmall {
-            given: options.kv_bytes,
-            tokens: BLOCK_TOKENS,
-            least: per_block,
-        });
-    }
-    Ok(blocks)
+/// No spans, of another lifetime, in the memory of these: the collection happens in place.
+#[allow(clippy::unnecessary_filter_map)] // a filter would keep the lifetime
+fn recycle<'a>(spans: Vec<Span<'_>>) -> Vec<Span<'a>> {
+    spans.into_iter().filter_map(|_| None).collect()
 }

@@ -1,15 +1,16 @@
-//! Weights on disk to logits: the GGUF reader and the llama architecture on the CPU.
+//! Weights on disk to logits: the GGUF reader and decoder-only transformers (llama, gemma3) on the CPU.
 //!
 //! [`CpuExecutor`] carries out the steps a scheduler plans. It copies every weight out of the file
 //! at load, so the file may change or vanish afterwards.
 
-mod config;
+pub mod config;
 mod cpu;
+mod decoder;
 pub mod gguf;
-mod layers;
+mod kv_memory;
 mod weights;
 
-pub use config::LlamaConfig;
+pub use config::ModelConfig;
 pub use cpu::{CpuExecutor, CpuOptions};
 pub use gguf::{Gguf, GgufError};
 pub use motet_kernels::kv::{BLOCK_TOKENS, KvFormat};

@@ -3,32 +3,40 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use motet_kernels::{BlockFormat, PackedMatrix, Precision, Source, ThreadPool};
+use motet_kernels::{BlockFormat, PackedMatrix, Precision, RopeFrequencies, Source, ThreadPool};
 
-use crate::LlamaConfig;
+use crate::config::{ExtraNorms, ModelConfig, RopeConfig};
 use crate::gguf::{Gguf, GgufError, Tensor, TensorType};
 
 /// The types the kernels compute with.
-const SUPPORTED: [TensorType; 8] = [
-    TensorType::F32,
-    TensorType::F16,
-    TensorType::BF16,
-    TensorType::Q4_0,
-    TensorType::Q4_1,
-    TensorType::Q5_0,
-    TensorType::Q5_1,
-    TensorType::Q8_0,
+const SUPPORTED: [(TensorType, BlockFormat); BlockFormat::ALL.len()] = [
+    (TensorType::F32, BlockFormat::F32),
+    (TensorType::F16, BlockFormat::F16),
+    (TensorType::BF16, BlockFormat::BF16),
+    (TensorType::Q4_0, BlockFormat::Q4_0),
+    (TensorType::Q4_1, BlockFormat::Q4_1),
+    (TensorType::Q5_0, BlockFormat::Q5_0),
+    (TensorType::Q5_1, BlockFormat::Q5_1),
+    (TensorType::Q8_0, BlockFormat::Q8_0),
+    (TensorType::Q2_K, BlockFormat::Q2_K),
+    (TensorType::Q3_K, BlockFormat::Q3_K),
+    (TensorType::Q4_K, BlockFormat::Q4_K),
+    (TensorType::Q5_K, BlockFormat::Q5_K),
+    (TensorType::Q6_K, BlockFormat::Q6_K),
+    (TensorType::IQ4_NL, BlockFormat::IQ4_NL),
+    (TensorType::IQ4_XS, BlockFormat::IQ4_XS),
+    (TensorType::MXFP4, BlockFormat::MXFP4),
 ];
 
-/// All weights of a llama model.
+/// All weights of a model.
 pub(crate) struct Weights {
     pub(crate) embedding: PackedMatrix,
     pub(crate) layers: Vec<LayerWeights>,
     pub(crate) output_norm: Vec<f32>,
     /// `None`: the embedding is the output head too (tied).
     pub(crate) output: Option<PackedMatrix>,
-    /// Divisors of the rotary frequencies, one per pair.
-    pub(crate) rope_divisors: Vec<f32>,
+    /// One per rotary table of the configuration.
+    pub(crate) ropes: Vec<RopeFrequencies>,
 }
 
 /// Weights of one transformer layer.
@@ -37,11 +45,23 @@ pub(crate) struct LayerWeights {
     pub(crate) query: PackedMatrix,
     pub(crate) key: PackedMatrix,
     pub(crate) value: PackedMatrix,
+    /// Of every head of queries and keys.
+    pub(crate) head_norms: Option<HeadNorms>,
     pub(crate) attention_output: PackedMatrix,
+    /// Of what attention adds to the residual stream.
+    pub(crate) post_attention_norm: Option<Vec<f32>>,
     pub(crate) feed_forward_norm: Vec<f32>,
     pub(crate) gate: PackedMatrix,
     pub(crate) up: PackedMatrix,
     pub(crate) down: PackedMatrix,
+    /// Of what the feed-forward layer adds to the residual stream.
+    pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
+}
+
+/// Norm weights of one head, the same for all heads of a layer.
+pub(crate) struct HeadNorms {
+    pub(crate) query: Vec<f32>,
+    pub(crate) key: Vec<f32>,
 }
 
 impl Weights {
@@ -49,7 +69,7 @@ impl Weights {
     /// is an error: the model would answer as another one.
     pub(crate) fn load(
         gguf: &Gguf,
-        config: &LlamaConfig,
+        config: &ModelConfig,
         precision: Precision,
         pool: &ThreadPool,
     ) -> Result<Self, GgufError> {
@@ -58,7 +78,7 @@ impl Weights {
         let width = config.embedding;
         let embedding = loader.embedding(width)?;
         let vocab = embedding.rows();
-        let layers = (0..config.layers).map(|i| loader.layer(config, i)).collect::<Result<_, _>>()?;
+        let layers = (0..config.layers.len()).map(|i| loader.layer(config, i)).collect::<Result<_, _>>()?;
         let weights = Self {
             embedding,
             layers,
@@ -67,9 +87,9 @@ impl Weights {
                 Some(_) => Some(loader.matrix("output.weight", vocab, width)?),
                 None => None,
             },
-            rope_divisors: loader.rope_divisors(config)?,
+            ropes: loader.ropes(config)?,
         };
-        loader.check_all_used()?;
+        loader.check_all_used(config.architecture)?;
         gguf.check_unchanged()?;
         Ok(weights)
     }
@@ -88,20 +108,28 @@ struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn layer(&self, config: &LlamaConfig, index: usize) -> Result<LayerWeights, GgufError> {
-        let LlamaConfig { embedding: width, feed_forward, heads, kv_heads, head_dim, .. } = *config;
+    fn layer(&self, config: &ModelConfig, index: usize) -> Result<LayerWeights, GgufError> {
+        let ModelConfig { embedding: width, feed_forward, heads, kv_heads, head_dim, norms, .. } = *config;
         let matrix = |part: &str, rows, cols| self.matrix(&format!("blk.{index}.{part}.weight"), rows, cols);
-        let vector = |part: &str| self.vector(&format!("blk.{index}.{part}.weight"), width);
+        let vector = |part: &str, len| self.vector(&format!("blk.{index}.{part}.weight"), len);
+        let extra = |part: &str, len| match norms {
+            ExtraNorms::Absent => Ok(None),
+            ExtraNorms::HeadsAndUpdates => vector(part, len).map(Some),
+        };
+        let head_norms = extra("attn_q_norm", head_dim)?.zip(extra("attn_k_norm", head_dim)?);
         Ok(LayerWeights {
-            attention_norm: vector("attn_norm")?,
+            attention_norm: vector("attn_norm", width)?,
             query: matrix("attn_q", heads * head_dim, width)?,
             key: matrix("attn_k", kv_heads * head_dim, width)?,
             value: matrix("attn_v", kv_heads * head_dim, width)?,
+            head_norms: head_norms.map(|(query, key)| HeadNorms { query, key }),
             attention_output: matrix("attn_output", width, heads * head_dim)?,
-            feed_forward_norm: vector("ffn_norm")?,
+            post_attention_norm: extra("post_attention_norm", width)?,
+            feed_forward_norm: vector("ffn_norm", width)?,
             gate: matrix("ffn_gate", feed_forward, width)?,
             up: matrix("ffn_up", feed_forward, width)?,
             down: matrix("ffn_down", width, feed_forward)?,
+            post_feed_forward_norm: extra("post_ffw_norm", width)?,
         })
     }
 
@@ -135,20 +163,22 @@ impl<'a> Loader<'a> {
         Ok(values)
     }
 
-    fn rope_divisors(&self, config: &LlamaConfig) -> Result<Vec<f32>, GgufError> {
-        let (name, pairs) = ("rope_freqs.weight", config.rope_dims / 2);
-        let mut divisors = vec![1.0; pairs];
-        if self.gguf.tensor(name).is_some() {
-            divisors = self.vector(name, pairs)?;
-            if let Some(bad) = divisors.iter().find(|d| !d.is_finite() || **d <= 0.0) {
-                return Err(self
-                    .gguf
-                    .require_tensor(name)?
-                    .invalid(format!("frequency factor {bad} is not above 0")));
+    /// The rotary tables. Factors of the frequencies apply where there is one table for all layers.
+    fn ropes(&self, config: &ModelConfig) -> Result<Vec<RopeFrequencies>, GgufError> {
+        let name = "rope_freqs.weight";
+        let table = |rope: &RopeConfig| {
+            let mut divisors = vec![1.0; rope.dims / 2];
+            if config.ropes.len() == 1 && self.gguf.tensor(name).is_some() {
+                divisors = self.vector(name, rope.dims / 2)?;
+                if let Some(bad) = divisors.iter().find(|d| !d.is_finite() || **d <= 0.0) {
+                    let problem = format!("frequency factor {bad} is not above 0");
+                    return Err(self.gguf.require_tensor(name)?.invalid(problem));
+                }
             }
-        }
-        divisors.iter_mut().for_each(|d| *d *= config.rope_divisor);
-        Ok(divisors)
+            divisors.iter_mut().for_each(|d| *d *= rope.divisor);
+            Ok(RopeFrequencies::new(rope.base, &divisors))
+        };
+        config.ropes.iter().map(table).collect()
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<'a>, GgufError> {
@@ -164,27 +194,32 @@ impl<'a> Loader<'a> {
         Ok(tensor)
     }
 
-    fn check_all_used(&self) -> Result<(), GgufError> {
+    fn check_all_used(&self, architecture: &str) -> Result<(), GgufError> {
         let used = self.used.borrow();
         match self.gguf.tensors().find(|tensor| !used.contains(tensor.name())) {
-            Some(extra) => Err(self.gguf.require_tensor(extra.name())?.invalid(
-                "the llama architecture does not use this tensor; without it the model would answer as another one",
-            )),
+            Some(extra) => Err(self.gguf.require_tensor(extra.name())?.invalid(format!(
+                "the {architecture} architecture does not use this tensor; without it the model would answer as another one"
+            ))),
             None => Ok(()),
         }
     }
 }
 
 fn format_of(tensor: &Tensor<'_>) -> Result<BlockFormat, GgufError> {
-    Ok(match tensor.ty {
-        TensorType::F32 => BlockFormat::F32,
-        TensorType::F16 => BlockFormat::F16,
-        TensorType::BF16 => BlockFormat::BF16,
-        TensorType::Q4_0 => BlockFormat::Q4_0,
-        TensorType::Q4_1 => BlockFormat::Q4_1,
-        TensorType::Q5_0 => BlockFormat::Q5_0,
-        TensorType::Q5_1 => BlockFormat::Q5_1,
-        TensorType::Q8_0 => BlockFormat::Q8_0,
-        _ => return Err(tensor.unsupported_type(&SUPPORTED)),
-    })
+    let supported = SUPPORTED.iter().find(|(ty, _)| *ty == tensor.ty);
+    supported.map(|(_, format)| *format).ok_or_else(|| tensor.unsupported_type(&SUPPORTED.map(|(ty, _)| ty)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reader_and_kernels_agree_on_layouts() {
+        assert_eq!(SUPPORTED.map(|(_, format)| format), BlockFormat::ALL);
+        for (ty, format) in SUPPORTED {
+            let of_kernels = (format.name(), format.block_len(), format.block_bytes());
+            assert_eq!((ty.name(), ty.block_size(), ty.type_size()), of_kernels);
+        }
+    }
 }

@@ -121,14 +121,14 @@ fn a_type_the_model_cannot_use_is_unsupported_not_damaged() {
         let tensor = gguf.require_tensor("w").unwrap();
         assert_eq!((tensor.ty, tensor.data.len()), (*ty, size * 3));
     }
-    let (bytes, layout) = GgufBuilder::new().tensor("w", &[256], 12, vec![0; 144]).build_with_layout();
+    let (bytes, layout) = GgufBuilder::new().tensor("w", &[256], 16, vec![0; 66]).build_with_layout();
     let gguf = Gguf::from_bytes("m.gguf", bytes).unwrap();
     let error = gguf.tensor("w").unwrap().unsupported_type(&[TensorType::F32, TensorType::Q4_1]);
     assert!(error.is_unsupported());
     assert_eq!(
         error.to_string(),
         format!(
-            "m.gguf: tensor w at byte {}: quantisation Q4_K is not supported yet (supported: F32, Q4_1)",
+            "m.gguf: tensor w at byte {}: quantisation IQ2_XXS is not supported yet (supported: F32, Q4_1)",
             layout.tensor("w").offset_at
         )
     );

@@ -82,7 +82,11 @@ fn what_does_not_fit_together() {
     check(&extra, "does not use this tensor");
     let norm = "output_norm.weight";
     let integers = |b: GgufBuilder| b.without_tensor(norm).tensor(norm, &[64], 26, vec![0; 64 * 4]);
-    check(&integers, "quantisation I32 is not supported yet (supported: F32");
+    check(
+        &integers,
+        "quantisation I32 is not supported yet (supported: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, \
+         Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4)",
+    );
     check(&set("llama.expert_count", || Meta::U32(8)), "mixtures of experts are not supported yet");
 }
 

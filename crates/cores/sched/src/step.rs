@@ -152,11 +152,11 @@ pub trait Executor: Send {
     /// Copies a block over another.
     fn copy_block(&mut self, copy: &BlockCopy);
 
-    /// Computes the plan's chunks: keys and values of all tokens, and the wanted logits. The blocks it
-    /// names were moved before.
+    /// Computes the plan's chunks: keys and values of all tokens, and into `output` the wanted logits. The
+    /// blocks the plan names were moved before; `output` holds what an earlier step left, for its memory.
     ///
     /// The numbers of a sequence depend on its own tokens only (contract 1).
-    fn execute(&mut self, step: &StepPlan) -> Result<StepOutput, ExecuteError>;
+    fn execute(&mut self, step: &StepPlan, output: &mut StepOutput) -> Result<(), ExecuteError>;
 }
 
 /// A step that could not be carried out; the executor is unusable afterwards.

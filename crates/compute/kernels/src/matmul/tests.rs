@@ -1,38 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::blocks::samples::random_blocks;
 use crate::panels::Source;
 use crate::{BlockFormat, Precision};
 
-/// Random file bytes with finite, moderate scales.
-fn raw_matrix(format: BlockFormat, values: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let scale = |v: u64| half::f16::from_f32((v % 2001) as f32 / 1000.0 - 1.0).to_le_bytes();
-    let mut raw = Vec::new();
-    for _ in 0..values / format.block_len() {
-        let float = (next() % 4001) as f32 / 1000.0 - 2.0;
-        match format {
-            BlockFormat::F32 => raw.extend(float.to_le_bytes()),
-            BlockFormat::F16 => raw.extend(half::f16::from_f32(float).to_le_bytes()),
-            BlockFormat::BF16 => raw.extend(half::bf16::from_f32(float).to_le_bytes()),
-            _ => {
-                raw.extend(scale(next()));
-                if format.has_min() {
-                    raw.extend(scale(next()));
-                }
-                let rest = format.block_bytes() - if format.has_min() { 4 } else { 2 };
-                raw.extend((0..rest).map(|_| next() as u8));
-            }
-        }
-    }
-    raw
-}
+type Function = fn(f32) -> f32;
 
 fn inputs(rows: usize, cols: usize, seed: u64) -> Activations {
     let mut x = Activations::default();
@@ -44,8 +17,8 @@ fn inputs(rows: usize, cols: usize, seed: u64) -> Activations {
 }
 
 fn product(threads: usize, isa: Isa, x: &Activations, weights: &PackedMatrix) -> Vec<u32> {
-    let mut out = vec![f32::NAN; x.rows * weights.rows()];
-    matmul(&ThreadPool::new(threads), isa, x, &mut [Product { weights, out: &mut out }]);
+    let mut out = vec![f32::NAN; x.rows() * weights.rows()];
+    matmul(&ThreadPool::new(threads), isa, x, &mut [Product { weights, out: &mut out, sum: Sum::Replace }]);
     out.iter().map(|v| v.to_bits()).collect()
 }
 
@@ -54,11 +27,11 @@ proptest! {
 
     /// Contract 1: the instruction set, the number of threads and the other rows change no bit.
     #[test]
-    fn same_bits(rows in 1usize..40, blocks in 1usize..5, m in 1usize..9, seed in any::<u64>()) {
-        let cols = blocks * crate::BLOCK;
-        let x = inputs(m, cols, seed);
+    fn same_bits(rows in 1usize..40, blocks in 1usize..5, m in 1usize..40, seed in any::<u64>()) {
         for format in BlockFormat::ALL {
-            let raw = raw_matrix(format, rows * cols, seed);
+            let cols = (blocks * crate::BLOCK).next_multiple_of(format.block_len());
+            let x = inputs(m, cols, seed);
+            let raw = random_blocks(format, rows * cols, seed);
             let source = || Source { format, raw: &raw, rows, cols };
             let weights = PackedMatrix::pack(&ThreadPool::new(2), source(), Precision::Fast);
             let reference = product(1, Isa::Scalar, &x, &weights);
@@ -68,7 +41,7 @@ proptest! {
                 }
                 for row in 0..m {
                     let mut alone = Activations::default();
-                    alone.fill(1, cols).copy_from_slice(&x.values[row * cols..][..cols]);
+                    alone.fill(1, cols).copy_from_slice(&x.values()[row * cols..][..cols]);
                     alone.quantize(&ThreadPool::new(1), isa);
                     let expected = &reference[row * rows..][..rows];
                     prop_assert_eq!(&product(1, isa, &alone, &weights), expected, "row {} alone", row);
@@ -80,10 +53,10 @@ proptest! {
     /// The fast product is the exact one up to the rounding of activations to 8 bits.
     #[test]
     fn close_to_the_exact_product(rows in 1usize..20, m in 1usize..4, seed in any::<u64>()) {
-        let cols = 96;
-        let x = inputs(m, cols, seed);
         for format in BlockFormat::ALL {
-            let raw = raw_matrix(format, rows * cols, seed);
+            let cols = 96usize.next_multiple_of(format.block_len());
+            let x = inputs(m, cols, seed);
+            let raw = random_blocks(format, rows * cols, seed);
             let source = || Source { format, raw: &raw, rows, cols };
             let pool = ThreadPool::new(1);
             let exact = PackedMatrix::pack(&pool, source(), Precision::Exact);
@@ -94,7 +67,7 @@ proptest! {
             for (i, (e, f)) in exact.iter().zip(&fast).enumerate() {
                 let (row, column) = (i / rows, i % rows);
                 let weights = &values[column * cols..][..cols];
-                let inputs = &x.values[row * cols..][..cols];
+                let inputs = &x.values()[row * cols..][..cols];
                 let truth: f64 = weights.iter().zip(inputs).map(|(w, v)| f64::from(*w) * f64::from(*v)).sum();
                 let magnitude: f64 = weights.iter().map(|w| f64::from(w.abs())).sum::<f64>() * 2.0 + 1e-3;
                 prop_assert!((f64::from(f32::from_bits(*e)) - truth).abs() <= magnitude * 1e-5);
@@ -106,9 +79,9 @@ proptest! {
     /// An embedding row read back from the panels equals the file's values.
     #[test]
     fn rows_come_back(rows in 1usize..40, seed in any::<u64>()) {
-        let cols = 64;
         for format in BlockFormat::ALL {
-            let raw = raw_matrix(format, rows * cols, seed);
+            let cols = 64usize.next_multiple_of(format.block_len());
+            let raw = random_blocks(format, rows * cols, seed);
             let mut values = vec![0f32; rows * cols];
             format.dequantize(&raw, &mut values);
             for precision in [Precision::Exact, Precision::Fast] {
@@ -120,6 +93,55 @@ proptest! {
                     prop_assert_eq!(&row[..], expected, "{} row {}", format.name(), r);
                 }
             }
+        }
+    }
+
+    /// Gate, up, activation and quantisation in one loop leave the records of the steps one by one.
+    #[test]
+    fn gated_is_its_parts(panels in 1usize..4, m in 1usize..40, seed in any::<u64>()) {
+        let (cols, width) = (64, panels * crate::BLOCK);
+        let x = inputs(m, cols, seed);
+        let pool = ThreadPool::new(2);
+        let pack = |format: BlockFormat, seed| {
+            let raw = random_blocks(format, width * cols, seed);
+            PackedMatrix::pack(&pool, Source { format, raw: &raw, rows: width, cols }, Precision::Fast)
+        };
+        let (gate, up) = (pack(BlockFormat::Q4_1, seed), pack(BlockFormat::Q8_0, seed ^ 1));
+        let next = |format: BlockFormat| {
+            let raw = random_blocks(format, width, seed);
+            PackedMatrix::pack(&pool, Source { format, raw: &raw, rows: 1, cols: width }, Precision::Fast)
+        };
+        let (quantized, float) = (next(BlockFormat::Q4_0), next(BlockFormat::F16));
+        let kinds: [(Gate, Function); 2] =
+            [(Gate::Silu, motet_math::silu), (Gate::GeluTanh, motet_math::gelu_tanh)];
+        for (isa, (kind, activation)) in Isa::available().into_iter().flat_map(|isa| kinds.map(|k| (isa, k))) {
+            let (gates, ups) = (product(2, isa, &x, &gate), product(2, isa, &x, &up));
+            let mut parts = Activations::default();
+            for ((value, gate), up) in parts.fill(m, width).iter_mut().zip(gates).zip(ups) {
+                *value = activation(f32::from_bits(gate)) * f32::from_bits(up);
+            }
+            parts.quantize(&pool, isa);
+            let mut fused = Activations::default();
+            gated(&pool, isa, &x, (kind, &gate, &up, &quantized), &mut fused);
+            prop_assert!(crate::activations::is_same(&parts, &fused));
+            gated(&pool, isa, &x, (kind, &gate, &up, &float), &mut fused);
+            prop_assert_eq!(parts.values(), fused.values());
+        }
+    }
+
+    #[test]
+    fn sums_are_added(m in 1usize..20, seed in any::<u64>()) {
+        let (rows, cols) = (24, 64);
+        let x = inputs(m, cols, seed);
+        let raw = random_blocks(BlockFormat::Q4_0, rows * cols, seed);
+        let source = Source { format: BlockFormat::Q4_0, raw: &raw, rows, cols };
+        let weights = PackedMatrix::pack(&ThreadPool::new(1), source, Precision::Fast);
+        let mut sums = vec![0.3f32; m * rows];
+        let plain = product(1, Isa::Scalar, &x, &weights);
+        let both = Product { weights: &weights, out: &mut sums, sum: Sum::Add };
+        matmul(&ThreadPool::new(2), Isa::detect(), &x, &mut [both]);
+        for (sum, plain) in sums.iter().zip(plain) {
+            prop_assert_eq!(sum.to_bits(), (0.3 + f32::from_bits(plain)).to_bits());
         }
     }
 }

@@ -24,10 +24,14 @@ pub fn tokenizer_spec(gguf: &Gguf) -> Result<TokenizerSpec, GgufError> {
     let merges = gguf.str_array("tokenizer.ggml.merges")?;
     let special = |key: &str| special_token(gguf, key, tokens.len());
     let add_bos = gguf.bool("tokenizer.ggml.add_bos_token")?;
+    let add_space_prefix = gguf.bool("tokenizer.ggml.add_space_prefix")?;
     Ok(TokenizerSpec {
         tokens: tokens.iter().map(str::to_owned).collect(),
         kinds: kinds(gguf, tokens.len())?,
         merges: merges.map(|merges| merges.iter().map(str::to_owned).collect()).unwrap_or_default(),
+        scores: gguf.f32_array("tokenizer.ggml.scores")?.unwrap_or_default(),
+        // Sentence pieces begin with a space unless the file says otherwise.
+        add_space_prefix: add_space_prefix.unwrap_or(model == "llama"),
         bos: special("tokenizer.ggml.bos_token_id")?,
         eos: special("tokenizer.ggml.eos_token_id")?,
         eot: special("tokenizer.ggml.eot_token_id")?,

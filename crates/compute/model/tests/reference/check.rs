@@ -1,30 +1,44 @@
-//! The default model against logits, continuations and perplexity computed by transformers.
+//! Comparison with logits, continuations and perplexity computed by transformers.
 //!
 //! Tolerances are those of the reference folder's README.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+use std::path::PathBuf;
 
 use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
 use serde_json::Value;
 
-struct Tolerance {
-    /// Mean over all positions.
-    mean: f64,
-    /// Mean over the 20 tokens of one position.
-    per_position: f64,
-    /// Any token.
-    max: f64,
-    /// Where the two likeliest tokens are further apart than this, the likeliest must be the same.
-    gap: f64,
-    /// Mean Kullback-Leibler divergence, in nats.
-    kl: f64,
-    /// Greedy steps that are at least compared: all of them on the exact path; on the fast path those
-    /// before the first that is too close to call.
-    greedy_steps: usize,
-    /// Perplexity, relative.
-    perplexity: f64,
+/// A model and what is known of it.
+pub(crate) struct Reference {
+    /// Its folder in the reference data.
+    pub(crate) folder: &'static str,
+    /// Its file, when it is there.
+    pub(crate) file: fn() -> Option<PathBuf>,
+    pub(crate) exact: Tolerance,
+    pub(crate) fast: Tolerance,
+    /// Tokens of the perplexity's text that are looked at: a token's logits take memory.
+    pub(crate) perplexity_tokens: usize,
 }
 
-const EXACT: Tolerance = Tolerance {
+pub(crate) struct Tolerance {
+    /// Mean over all positions.
+    pub(crate) mean: f64,
+    /// Mean over the 20 tokens of one position.
+    pub(crate) per_position: f64,
+    /// Any token.
+    pub(crate) max: f64,
+    /// Where the two likeliest tokens are further apart than this, the likeliest must be the same.
+    pub(crate) gap: f64,
+    /// Mean Kullback-Leibler divergence, in nats.
+    pub(crate) kl: f64,
+    /// Greedy steps that are at least compared: all of them on the exact path; on the fast path those
+    /// before the first that is too close to call.
+    pub(crate) greedy_steps: usize,
+    /// Perplexity, relative.
+    pub(crate) perplexity: f64,
+}
+
+/// What f32 activations, weights, keys and values have to give, whatever the model.
+pub(crate) const EXACT: Tolerance = Tolerance {
     mean: 1e-4,
     per_position: 2e-3,
     max: 2e-3,
@@ -33,25 +47,21 @@ const EXACT: Tolerance = Tolerance {
     greedy_steps: 16 * 48,
     perplexity: 1e-4,
 };
-const FAST: Tolerance = Tolerance {
-    mean: 0.35,
-    per_position: 1.8,
-    max: 4.0,
-    gap: 0.6,
-    kl: 0.01,
-    greedy_steps: 80,
-    perplexity: 0.01,
-};
 
-fn load(precision: Precision) -> Option<(CpuExecutor, std::path::PathBuf)> {
-    let dir = motet_testkit::shared("reference/smollm2")?;
-    let gguf = Gguf::open(&motet_testkit::default_model()?).unwrap();
-    let kv = if precision == Precision::Exact { KvFormat::F32 } else { KvFormat::F16 };
-    let options = CpuOptions { threads: 2, kv_bytes: 256 << 20, precision, kv, isa: Isa::detect() };
-    Some((CpuExecutor::load(&gguf, options).unwrap(), dir))
+impl Reference {
+    fn load(&self, precision: Precision) -> Option<(CpuExecutor, PathBuf, &Tolerance)> {
+        let dir = motet_testkit::shared(self.folder)?;
+        let gguf = Gguf::open(&(self.file)()?).unwrap();
+        let (kv, tolerance) = match precision {
+            Precision::Exact => (KvFormat::F32, &self.exact),
+            Precision::Fast => (KvFormat::F16, &self.fast),
+        };
+        let options = CpuOptions { threads: 2, kv_bytes: 256 << 20, precision, kv, isa: Isa::detect() };
+        Some((CpuExecutor::load(&gguf, options).unwrap(), dir, tolerance))
+    }
 }
 
-fn read(path: std::path::PathBuf) -> Value {
+fn read(path: PathBuf) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -65,8 +75,8 @@ fn argmax(logits: &[f32]) -> u32 {
 
 /// Logits at the recorded positions, and the greedy continuation step by step, up to the first step
 /// that is too close to call at this precision.
-fn check_cases(precision: Precision, tolerance: &Tolerance) {
-    let Some((mut model, dir)) = load(precision) else { return };
+pub(crate) fn cases(reference: &Reference, precision: Precision) {
+    let Some((mut model, dir, tolerance)) = reference.load(precision) else { return };
     let mut deltas = Deltas::default();
     let mut greedy_steps = 0;
     for case in read(dir.join("cases.json"))["cases"].as_array().unwrap() {
@@ -147,11 +157,14 @@ fn logsumexp(row: &[f32]) -> f64 {
     max + row.iter().map(|l| (f64::from(*l) - max).exp()).sum::<f64>().ln()
 }
 
-fn check_perplexity(precision: Precision, tolerance: &Tolerance) {
-    let Some((mut model, dir)) = load(precision) else { return };
+pub(crate) fn perplexity(reference: &Reference, precision: Precision) {
+    let count = reference.perplexity_tokens;
+    let Some((mut model, dir, tolerance)) = reference.load(precision) else { return };
     let reference = read(dir.join("perplexity.json"));
-    let tokens = ids(&reference["ids"]);
-    let expected: Vec<f64> = serde_json::from_value(reference["nll"].clone()).unwrap();
+    let mut tokens = ids(&reference["ids"]);
+    tokens.truncate(count);
+    let mut expected: Vec<f64> = serde_json::from_value(reference["nll"].clone()).unwrap();
+    expected.truncate(tokens.len() - 1);
     let wanted: Vec<usize> = (0..tokens.len() - 1).collect();
     let logits = model.score(&tokens, &wanted).unwrap();
     let rows = logits.chunks_exact(logits.len() / wanted.len());
@@ -160,24 +173,4 @@ fn check_perplexity(precision: Precision, tolerance: &Tolerance) {
     let (ours, theirs) = (sum / expected.len() as f64, expected.iter().sum::<f64>() / expected.len() as f64);
     println!("{precision:?}: perplexity {:.4}, reference {:.4}", ours.exp(), theirs.exp());
     assert!((ours.exp() / theirs.exp() - 1.0).abs() <= tolerance.perplexity);
-}
-
-#[test]
-fn exact_path() {
-    check_cases(Precision::Exact, &EXACT);
-}
-
-#[test]
-fn fast_path() {
-    check_cases(Precision::Fast, &FAST);
-}
-
-#[test]
-fn exact_perplexity() {
-    check_perplexity(Precision::Exact, &EXACT);
-}
-
-#[test]
-fn fast_perplexity() {
-    check_perplexity(Precision::Fast, &FAST);
 }
