@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::bench::BenchCommand;
+
 const AFTER_HELP: &str = "\
 Examples:
   motet chat                                   talk to the default model
@@ -62,6 +64,9 @@ pub(crate) enum Command {
     /// List, fetch and inspect models
     #[command(subcommand)]
     Model(ModelCommand),
+    /// Measure speed: kernels, the engine, servers
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -111,7 +116,7 @@ pub(crate) struct EngineArgs {
     /// GGUF file, folder, name from `motet model list`, or hf:owner/name[:file]
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Threads that compute [default: one per processor]
+    /// Threads that compute [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<String>,
     /// Memory for conversations: 1GiB, 25% of what is free, 60000tok [default: 25%, at most 2GiB]
@@ -306,6 +311,7 @@ impl Cli {
                 all.extend(args.batch.flags());
                 all.extend(args.sampling.flags());
             }
+            Command::Bench(command) => all.extend(command.flags()),
             Command::Model(_) | Command::Completions { .. } => {}
         }
         all.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect()

@@ -10,17 +10,20 @@ use std::{
 use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, StartError, TierConfig};
 use motet_hub::{Hub, HubConfig, ModelRef};
 use motet_model::{
-    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, LlamaConfig, ModelError, Precision,
+    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, ModelConfig, ModelError, Precision,
     gguf::{chat_template, tokenizer_spec},
 };
 use motet_text::{ChatTemplate, Tokenizer};
-use motet_types::Backend;
 
 use crate::{
     config::{Config, EngineSettings, SpillSettings},
     failure::Failure,
     progress::DownloadProgress,
 };
+
+/// Tokens of the median request, prompt and reply together, of the conversation trace that Azure
+/// published for its language model service in 2023: 1,020 + 129.
+pub(crate) const MEDIAN_CONVERSATION: usize = 1149;
 
 /// A model that is ready to continue tokens.
 pub(crate) struct Loaded {
@@ -34,23 +37,12 @@ pub(crate) struct Loaded {
     pub(crate) engine: Arc<Engine>,
     /// How the engine keeps keys and values.
     pub(crate) kv_format: KvFormat,
-    /// Bytes of a block of them over all layers.
-    kv_block_bytes: usize,
+    /// Tokens that all conversations together may hold, where they have the median length.
+    pub(crate) kv_tokens: u64,
+    /// Bytes that they may take.
+    pub(crate) kv_bytes: u64,
     /// How long loading took.
     pub(crate) took: Duration,
-}
-
-impl Loaded {
-    /// Tokens that all conversations together may hold.
-    pub(crate) fn kv_tokens(&self) -> u64 {
-        let load = self.engine.load();
-        u64::from(load.kv_blocks_total) * u64::from(load.kv_block_tokens)
-    }
-
-    /// Bytes that they may take.
-    pub(crate) fn kv_bytes(&self) -> u64 {
-        u64::from(self.engine.load().kv_blocks_total) * self.kv_block_bytes as u64
-    }
 }
 
 /// The file of the configured model, fetched when it is a hub's and not here yet.
@@ -72,8 +64,8 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
     let spec = tokenizer_spec(&gguf).map_err(Failure::usage)?;
     let tokenizer =
         Arc::new(Tokenizer::new(spec).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?);
-    let llama = LlamaConfig::read(&gguf).map_err(Failure::usage)?;
-    let kv_block_bytes = kv_block_bytes(&llama, settings.kv_format);
+    let model = ModelConfig::read(&gguf).map_err(Failure::usage)?;
+    let kv_block_bytes = model.kv_block_bytes(settings.kv_format);
     let options = CpuOptions {
         threads: settings.threads,
         kv_bytes: settings.kv_memory.bytes(gguf.file_size(), kv_block_bytes, BLOCK_TOKENS),
@@ -85,6 +77,7 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
         ModelError::File(error) => Failure::usage(error),
         error => Failure::usage(format!("engine.kv_memory: {error}")),
     })?;
+    let (kv_tokens, kv_bytes) = (executor.kv_tokens(MEDIAN_CONVERSATION) as u64, executor.kv_bytes() as u64);
     let config = EngineConfig {
         id: id.clone(),
         vocab_size: u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX),
@@ -100,14 +93,10 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
         tokenizer,
         engine,
         kv_format: settings.kv_format,
-        kv_block_bytes,
+        kv_tokens,
+        kv_bytes,
         took: begun.elapsed(),
     })
-}
-
-/// Bytes of a KV block over all layers.
-pub(crate) fn kv_block_bytes(llama: &LlamaConfig, format: KvFormat) -> usize {
-    llama.layers * format.block_bytes(llama.head_shape())
 }
 
 /// The prefix cache, with a key and a name for the weights that hold for this load alone.

@@ -1,9 +1,10 @@
-//! The `motet` command: serve, chat, run, model, config.
+//! The `motet` command: serve, chat, run, model, bench, config.
 //!
 //! `cli` is what can be typed, `config` what it means, `load` turns a model's name into an engine, and
 //! one module per command does the work. A command returns a [`Failure`], which is one line on
 //! standard error and an exit code.
 
+mod bench;
 mod chat;
 mod cli;
 mod config;
@@ -81,6 +82,7 @@ fn command(cli: &Cli) -> Result<(), Failure> {
             runtime.block_on(models::inspect(model.as_deref(), &config, *json))
         }
         Command::Config(ConfigCommand::Check(args)) => config_check::check(&raw, &config, args.json),
+        Command::Bench(command) => runtime.block_on(bench::bench(command, &config)),
         Command::Completions { .. } => Ok(()),
     };
     // A model that is still being loaded must not hold up the exit.

@@ -12,7 +12,7 @@ use crate::{
     config::{Config, human_bytes, thousands},
     failure::Failure,
     generate::warm,
-    load::{Loaded, find_and_load},
+    load::{Loaded, MEDIAN_CONVERSATION, find_and_load},
     output::say,
     signals::shutdown_asked,
 };
@@ -130,25 +130,25 @@ fn ready_line(loaded: &Loaded, config: &Config, address: SocketAddr) -> String {
     format!(
         "Ready: {} on http://{address}, {}, in {} of {format}, {} threads, loaded in {:.1} s; Ctrl-C stops",
         loaded.id,
-        room(loaded.kv_tokens()),
-        human_bytes(loaded.kv_bytes()),
+        room(loaded.kv_tokens),
+        human_bytes(loaded.kv_bytes),
         config.engine.threads,
         loaded.took.as_secs_f64()
     )
 }
 
-/// Tokens of the median request, prompt and reply together, of the conversation trace that Azure
-/// published for its language model service in 2023: 1,020 + 129.
-const MEDIAN_CONVERSATION: u64 = 1149;
-
 /// What `tokens` of KV memory hold, in words.
 fn room(tokens: u64) -> String {
-    let conversations = match tokens / MEDIAN_CONVERSATION {
+    let conversations = match tokens / MEDIAN_CONVERSATION as u64 {
         0 => "less than one conversation".to_owned(),
         1 => "about one conversation".to_owned(),
         count => format!("about {} conversations", thousands(count)),
     };
-    format!("room for {} tokens, {conversations} of {}", thousands(tokens), thousands(MEDIAN_CONVERSATION))
+    format!(
+        "room for {} tokens, {conversations} of {}",
+        thousands(tokens),
+        thousands(MEDIAN_CONVERSATION as u64)
+    )
 }
 
 #[cfg(test)]

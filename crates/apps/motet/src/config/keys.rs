@@ -27,7 +27,12 @@ pub(crate) const KEYS: [Key; 22] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key("server.host", "--host", "127.0.0.1", "address to listen on; loopback only until accounts exist"),
     key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
-    key("engine.threads", "--threads", "auto", "threads that compute; auto: one per processor"),
+    key(
+        "engine.threads",
+        "--threads",
+        "auto",
+        "threads that compute; auto: one per core, within the container's quota",
+    ),
     key(
         "engine.kv_memory",
         "--kv-memory",
@@ -89,7 +94,8 @@ pub(crate) const KEYS: [Key; 22] = [
 ];
 
 /// Variables with the prefix that are not keys.
-const OTHER_VARIABLES: [&str; 3] = ["MOTET_CONFIG", "MOTET_SHARED", "MOTET_TEST_MODEL"];
+const OTHER_VARIABLES: [&str; 4] =
+    ["MOTET_BENCH_API_KEY", "MOTET_CONFIG", "MOTET_SHARED", "MOTET_TEST_MODEL"];
 
 /// The key named `name`.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {

@@ -36,7 +36,7 @@ pub(crate) fn default_kv_memory() -> KvMemory {
 }
 
 /// Bytes that can be taken: what the system has left, or a container's limit.
-fn available() -> u64 {
+pub(crate) fn available() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let host = read("/proc/meminfo").and_then(|text| available_of_meminfo(&text));
     let group = |name: &str| read(&format!("/sys/fs/cgroup/{name}"));

@@ -13,6 +13,7 @@ mod resolved;
 mod values;
 
 pub(crate) use keys::KEYS;
+pub(crate) use memory::available as available_memory;
 pub(crate) use raw::{RawConfig, Sources};
 pub(crate) use resolved::{Config, EngineSettings, SamplingSettings, SpillSettings};
 pub(crate) use values::{human_bytes, thousands};

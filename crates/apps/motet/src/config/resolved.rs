@@ -120,7 +120,12 @@ fn engine(reader: &mut Reader<'_>, lanes: &[Lane]) -> Result<EngineSettings, Con
         KvMemory::Share(share) => format!("{}%", share * 100.0),
         KvMemory::Tokens(tokens) => format!("{tokens}tok"),
     };
-    let threads = reader.read_or("engine.threads", values::threads, default_threads, usize::to_string)?;
+    let threads = reader.read_or(
+        "engine.threads",
+        values::threads,
+        motet_kernels::available_threads,
+        usize::to_string,
+    )?;
     let kv_memory = reader.read_or("engine.kv_memory", values::kv_memory, memory::default_kv_memory, show)?;
     let kv_format = reader.read("engine.kv_format", values::kv_format)?;
     let is_caching = reader.read("engine.prefix_cache", values::switch)?;
@@ -150,10 +155,6 @@ fn engine(reader: &mut Reader<'_>, lanes: &[Lane]) -> Result<EngineSettings, Con
 const MAX_RUNNING: u32 = 4096;
 /// Most tokens of a step: each needs a row of every activation.
 const MAX_STEP_TOKENS: u32 = 1 << 16;
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
 
 /// Reads keys one by one and notes what they were.
 struct Reader<'a> {

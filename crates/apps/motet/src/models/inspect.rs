@@ -1,13 +1,13 @@
 use std::{collections::BTreeMap, path::Path};
 
 use motet_hub::ModelRef;
-use motet_model::{BLOCK_TOKENS, Gguf, KvFormat, LlamaConfig};
+use motet_model::{BLOCK_TOKENS, Gguf, KvFormat, ModelConfig};
 use serde::Serialize;
 
 use crate::{
     config::{Config, human_bytes, thousands},
     failure::Failure,
-    load::{find, kv_block_bytes},
+    load::find,
     output::{harmless, print},
 };
 
@@ -51,8 +51,8 @@ struct KvBytes {
 }
 
 impl KvBytes {
-    fn of(llama: &LlamaConfig) -> Self {
-        let bytes = |format| kv_block_bytes(llama, format) / BLOCK_TOKENS;
+    fn of(config: &ModelConfig) -> Self {
+        let bytes = |format| config.kv_block_bytes(format) / BLOCK_TOKENS;
         Self { f16: bytes(KvFormat::F16), int8: bytes(KvFormat::Int8) }
     }
 }
@@ -77,7 +77,7 @@ fn read(path: &Path) -> Result<Inspection, Failure> {
     let text = |key: &str| gguf.str(key).ok().flatten().map(str::to_owned);
     let architecture = gguf.require_str("general.architecture").map_err(Failure::usage)?.to_owned();
     let number = |key: &str| gguf.u64(&format!("{architecture}.{key}")).ok().flatten();
-    let llama = LlamaConfig::read(&gguf);
+    let config = ModelConfig::read(&gguf);
     let mut tensors: BTreeMap<&'static str, TensorShare> = BTreeMap::new();
     let mut parameters = 0;
     for tensor in gguf.tensors() {
@@ -103,8 +103,8 @@ fn read(path: &Path) -> Result<Inspection, Failure> {
         tokenizer: text("tokenizer.ggml.model"),
         tokenizer_pre: text("tokenizer.ggml.pre"),
         has_chat_template: motet_model::gguf::chat_template(&gguf).is_some(),
-        kv_bytes_per_token: llama.as_ref().ok().map(KvBytes::of),
-        problem: llama.err().map(|e| e.to_string()),
+        kv_bytes_per_token: config.as_ref().ok().map(KvBytes::of),
+        problem: config.err().map(|e| e.to_string()),
         architecture,
     })
 }

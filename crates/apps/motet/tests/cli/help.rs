@@ -11,7 +11,11 @@ fn help_teaches() {
         &["model", "--help"],
         &["model", "pull", "--help"],
         &["model", "inspect", "--help"],
+        &["bench", "serve", "--help"],
         &["config", "check", "--help"],
+        &["bench", "--help"],
+        &["bench", "kernels", "--help"],
+        &["bench", "engine", "--help"],
     ] {
         let (code, out, err) = world.run(args);
         assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
