@@ -4,7 +4,10 @@ use crate::{HubError, split::PartName};
 
 /// Quantisations Motet's kernels compute with, best choice first: the nearest to the original
 /// weights that still reads few bytes per token comes first.
-const PREFERRED: [&str; 8] = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "F16", "BF16", "F32"];
+const PREFERRED: [&str; 20] = [
+    "Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL",
+    "IQ4_XS", "MXFP4", "F16", "BF16", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K", "F32",
+];
 
 /// A file that could be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +187,8 @@ mod tests {
         check(&["a.Q4_K_M.gguf", "a.Q4_0.gguf", "a.Q8_0.gguf"], None, Ok("a.Q8_0.gguf"));
         check(&["a-q4_1.gguf", "a-f16.gguf"], None, Ok("a-q4_1.gguf"));
         check(&["m-fp16.gguf", "m-q2_k.gguf"], None, Ok("m-fp16.gguf"));
-        check(&["a-BF16.gguf", "a.Q6_K.gguf"], None, Ok("a-BF16.gguf"));
+        check(&["a-BF16.gguf", "a.Q6_K.gguf"], None, Ok("a.Q6_K.gguf"));
+        check(&["a.Q4_K_M.gguf", "a.Q2_K.gguf", "a.IQ2_XXS.gguf"], None, Ok("a.Q4_K_M.gguf"));
         check(&["a.gguf", "mmproj-a-f16.gguf"], None, Ok("a.gguf"));
         check(&["a-00001-of-00001.gguf"], None, Ok("a-00001-of-00001.gguf"));
         check(&["a-00002-of-00002.gguf", "a-00001-of-00002.gguf"], None, Ok("a-00001-of-00002.gguf"));
@@ -201,8 +205,8 @@ mod tests {
         check(&[], None, Err("o/n has no GGUF file"));
         check(&["model.safetensors"], None, Err("safetensors"));
         check(&["a-00002-of-00002.gguf"], None, Err("no GGUF file"));
-        check(&["a.Q4_K_M.gguf", "a.Q6_K.gguf"], None, Err("hf:o/n:a.Q4_K_M.gguf"));
-        check(&["a.Q4_K_M.gguf", "a.Q6_K.gguf"], None, Err("a.Q6_K.gguf (1.5 MB)"));
+        check(&["a.IQ2_XXS.gguf", "a.IQ1_S.gguf"], None, Err("hf:o/n:a.IQ2_XXS.gguf"));
+        check(&["a.IQ2_XXS.gguf", "a.IQ1_S.gguf"], None, Err("a.IQ1_S.gguf (1.5 MB)"));
         check(&["a.Q8_0.gguf", "b.Q8_0.gguf", "b.Q4_0.gguf"], None, Err("several"));
         check(&["a.gguf"], Some("b.gguf"), Err("no file \"b.gguf\". It has: a.gguf"));
     }

@@ -131,16 +131,16 @@ async fn fetches_once_into_the_shared_layout() {
 
 #[tokio::test]
 async fn chooses_or_lists_the_choices() {
-    let world = World::new(&[("a.Q4_K_M.gguf", b"GGUF1"), ("a.Q6_K.gguf", b"GGUF22")]).await;
+    let world = World::new(&[("a.IQ2_XXS.gguf", b"GGUF1"), ("a.IQ1_S.gguf", b"GGUF22")]).await;
     let error = world.error(&format!("hf:{REPO}")).await;
     assert!(
-        error.contains("hf:acme/tiny-GGUF:a.Q4_K_M.gguf") && error.contains("a.Q6_K.gguf (6 B)"),
+        error.contains("hf:acme/tiny-GGUF:a.IQ1_S.gguf") && error.contains("a.IQ2_XXS.gguf (5 B)"),
         "{error}"
     );
-    let path = world.resolve(&format!("hf:{REPO}:q6_k")).await.unwrap();
+    let path = world.resolve(&format!("hf:{REPO}:iq1_s")).await.unwrap();
     assert_eq!(fs::read(path).unwrap(), b"GGUF22");
     let error = world.error(&format!("hf:{REPO}:b.gguf")).await;
-    assert!(error.contains("no file \"b.gguf\"") && error.contains("a.Q6_K.gguf"), "{error}");
+    assert!(error.contains("no file \"b.gguf\"") && error.contains("a.IQ1_S.gguf"), "{error}");
 }
 
 #[tokio::test]
