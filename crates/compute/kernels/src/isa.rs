@@ -63,7 +63,7 @@ impl Isa {
             Self::Avx2 => avx2(),
             Self::AvxVnni => avx2() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => avx512(),
-            Self::Amx => avx512() && crate::matmul::amx::request(),
+            Self::Amx => avx512() && crate::tiles::request(),
         }
     }
 

@@ -28,6 +28,8 @@ mod panels;
 mod patience;
 mod pool;
 mod simd;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
 pub use activations::Activations;
 pub use blocks::BlockFormat;

@@ -189,6 +189,27 @@ mod tests {
         }
     }
 
+    /// The limits are measured on threads that compute before and after.
+    #[test]
+    fn products_go_on_after_a_measurement() {
+        use crate::{Activations, BlockFormat, Isa, PackedMatrix, Precision, Product, Source, Sum, matmul};
+        let (pool, isa) = (ThreadPool::new(1), Isa::detect());
+        let raw = vec![0x11; BlockFormat::Q8_0.bytes(16 * 64)];
+        let source = Source { format: BlockFormat::Q8_0, raw: &raw, rows: 16, cols: 64 };
+        let weights = PackedMatrix::pack(&pool, source, Precision::Fast);
+        let mut x = Activations::default();
+        x.fill(32, 64).fill(0.5);
+        x.quantize(&pool, isa);
+        let product = || {
+            let mut out = vec![0f32; 32 * 16];
+            matmul(&pool, isa, &x, &mut [Product { weights: &weights, out: &mut out, sum: Sum::Replace }]);
+            out
+        };
+        let before = product();
+        int8_peaks(&pool);
+        assert_eq!(product(), before);
+    }
+
     #[test]
     fn a_ceiling_is_that_of_the_set_or_of_one_below() {
         let peaks = [Peak { isa: "avx2", gops: 2.0 }, Peak { isa: "avx512-vnni", gops: 4.0 }];

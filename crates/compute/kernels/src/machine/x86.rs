@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 
 use super::Loop;
 use crate::Isa;
+use crate::tiles::TileShapes;
 
 /// Chains of a loop: a latency of four to five cycles times two a cycle.
 const CHAINS: u64 = 12;
@@ -28,8 +29,8 @@ pub(super) fn int8_loops() -> Vec<Loop> {
         // SAFETY: listed only where AVX-512-VNNI is there.
         add("avx512-vnni", 2 * 64 * CHAINS, |turns| unsafe { avx512_vnni(turns) });
     }
-    if has_amx() {
-        // SAFETY: listed only where `has_amx`.
+    if has.contains(&Isa::Amx) {
+        // SAFETY: listed only where AMX is there.
         add("amx", 2 * 16 * 16 * 64 * 4, |turns| unsafe { amx(turns) });
     }
     loops
@@ -135,32 +136,16 @@ unsafe fn fma512(turns: u64) {
     unsafe { chains!(zmm, turns, "vfmadd231ps", a, b, zero) };
 }
 
-/// The operand of LDTILECFG (Intel SDM, volume 1, 18.2): eight tiles of 16 rows of 64 bytes.
-#[repr(C, align(64))]
-struct TileConfig {
-    palette: u8,
-    start_row: u8,
-    reserved: [u8; 14],
-    row_bytes: [u16; 16],
-    rows: [u8; 16],
-}
-
-static TILES: TileConfig = TileConfig {
-    palette: 1,
-    start_row: 0,
-    reserved: [0; 14],
-    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
-    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
-};
+/// Eight tiles of 16 rows of 64 bytes.
+static SHAPES: TileShapes = TileShapes::new([(16, 64); 8]);
 
 /// Four products of 16 × 64 by 64 × 16 bytes a turn.
 unsafe fn amx(turns: u64) {
     let bytes = [3u8; 1024];
-    // SAFETY: `has_amx` found the instructions and got the system's leave; the configuration and the tiles
-    // that are read outlive the block, and no tile is in use outside it.
+    // SAFETY: the caller found AMX; what the tiles read outlives the block, and no tile is in use outside it.
     unsafe {
+        SHAPES.apply();
         asm!(
-            "ldtilecfg [{config}]",
             "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
             "tileloadd tmm4, [{bytes} + {stride}]", "tileloadd tmm5, [{bytes} + {stride}]",
             "tileloadd tmm6, [{bytes} + {stride}]", "tileloadd tmm7, [{bytes} + {stride}]",
@@ -169,8 +154,6 @@ unsafe fn amx(turns: u64) {
             "tdpbusd tmm2, tmm5, tmm6", "tdpbusd tmm3, tmm5, tmm7",
             "dec {turns}",
             "jnz 2b",
-            "tilerelease",
-            config = in(reg) &raw const TILES,
             bytes = in(reg) bytes.as_ptr(),
             stride = in(reg) 64usize,
             turns = inout(reg) turns.max(1) => _,
@@ -179,28 +162,4 @@ unsafe fn amx(turns: u64) {
             options(readonly, nostack)
         );
     }
-}
-
-/// Whether the CPU has 8-bit tiles and the system lets this process use them.
-fn has_amx() -> bool {
-    const TILE_AND_INT8: u32 = 1 << 24 | 1 << 25;
-    if __get_cpuid_max(0).0 < 7 || __cpuid_count(7, 0).edx & TILE_AND_INT8 != TILE_AND_INT8 {
-        return false;
-    }
-    has_permission()
-}
-
-/// Asks for the tiles' state, which the system saves only for processes that want it
-/// (Documentation/arch/x86/xstate.rst of the kernel).
-#[cfg(target_os = "linux")]
-fn has_permission() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XTILE_DATA: libc::c_long = 18;
-    // SAFETY: the call takes two numbers and changes nothing but this process's leave.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILE_DATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn has_permission() -> bool {
-    false
 }

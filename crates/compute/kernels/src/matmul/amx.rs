@@ -6,7 +6,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -14,6 +14,7 @@ use super::avx512::{Float, Half, HalfMin, Scaling, Super, unroll};
 use super::{QuantPanel, Results};
 use crate::activations::{BlockTile, TILE_ROWS, Tile};
 use crate::panels::Scales;
+use crate::tiles::TileShapes;
 use crate::{BLOCK, PANEL_ROWS};
 
 /// Bytes of a block's unpacked weights, and of a tile of integers.
@@ -31,66 +32,10 @@ const DELAY: usize = 2;
 pub(super) const LEAST_ROWS: usize = 12;
 pub(super) const LEAST_TILE_ROWS: usize = 7;
 
-/// Asks the system for the use of tiles, for all threads of this process. False where there are none.
-#[cfg(target_os = "linux")]
-pub(crate) fn request() -> bool {
-    const LEAF_FEATURES: u32 = 7;
-    const TILE_AND_INT8: u32 = 0b11 << 24;
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: the call changes what the process may use and nothing else.
-    __cpuid_count(LEAF_FEATURES, 0).edx & TILE_AND_INT8 == TILE_AND_INT8
-        && unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) } == 0
-}
-
-/// Not known how to ask other systems.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn request() -> bool {
-    false
-}
-
-/// What `ldtilecfg` reads.
-#[repr(C, align(64))]
-struct TileConfig {
-    palette: u8,
-    start_row: u8,
-    reserved: [u8; 14],
-    bytes_per_row: [u16; 16],
-    rows: [u8; 16],
-}
-
-impl TileConfig {
-    /// Tiles 0 and 1 hold integers of 16 × 16; 4 and 5 the activations of a block, 6 and 7 its weights; 2 and 3
-    /// both for half a block.
-    const fn all() -> Self {
-        let mut config =
-            Self { palette: 1, start_row: 0, reserved: [0; 14], bytes_per_row: [0; 16], rows: [0; 16] };
-        let shapes = [
-            (0, 16, 64),
-            (1, 16, 64),
-            (2, 16, 16),
-            (3, 4, 64),
-            (4, 16, 32),
-            (5, 16, 32),
-            (6, 8, 64),
-            (7, 8, 64),
-        ];
-        let mut i = 0;
-        while i < shapes.len() {
-            let (tile, rows, bytes) = shapes[i];
-            (config.rows[tile], config.bytes_per_row[tile]) = (rows, bytes);
-            i += 1;
-        }
-        config
-    }
-}
-
-static TILE_CONFIG: TileConfig = TileConfig::all();
-
-thread_local! {
-    /// Whether this thread's tiles have their shapes: setting them takes as long as eight products.
-    static IS_CONFIGURED: Cell<bool> = const { Cell::new(false) };
-}
+/// Tiles 0 and 1 hold integers of 16 × 16; 4 and 5 the activations of a block, 6 and 7 its weights; 2 and 3
+/// both for half a block.
+static SHAPES: TileShapes =
+    TileShapes::new([(16, 64), (16, 64), (16, 16), (4, 64), (16, 32), (16, 32), (8, 64), (8, 64)]);
 
 /// Unpacked weights, `UNPACKED` bytes a block.
 #[repr(C, align(64))]
@@ -120,7 +65,7 @@ pub(super) unsafe fn unpack(panel: &QuantPanel<'_>, slot: usize) {
 /// The same results as [`super::avx512::quantized`].
 ///
 /// # Safety
-/// The CPU has AVX-512 with VNNI and AMX with int8, [`request`] succeeded, and the panel was unpacked to `slot`.
+/// The CPU has AVX-512 with VNNI and AMX with int8, [`tiles::request`](crate::tiles::request) succeeded, and the panel was unpacked to `slot`.
 pub(super) unsafe fn quantized(
     tile: Tile<'_>,
     (panel, slot): (&QuantPanel<'_>, usize),
@@ -174,9 +119,7 @@ unsafe fn chain<S: Scaling>(
     // SAFETY: parts are issued before they are added, at most `DELAY` earlier, so that no slot is written
     // before it was read; the rest is the caller's promise.
     unsafe {
-        if !IS_CONFIGURED.replace(true) {
-            asm!("ldtilecfg [{}]", in(reg) &raw const TILE_CONFIG, options(nostack, readonly));
-        }
+        SHAPES.apply();
         let mut sums = [_mm512_setzero_ps(); TILE_ROWS];
         for part in 0..DELAY {
             pipe.issue(part);
@@ -248,55 +191,32 @@ impl<S: Scaling> Pipe<'_, S> {
     }
 }
 
-/// `out = x · w` of 16 rows each, by the first set of tiles; [`product_1`] by the other, so that two overlap.
-#[inline(always)]
-unsafe fn product_0(x: *const u8, w: *const u8, out: *mut u8) {
-    // SAFETY: the caller has tiles configured, and 16 rows of each in memory, at their strides.
-    unsafe {
-        asm!(
-            "tileloadd tmm4, [{x} + {x_stride}*1]",
-            "tileloadd tmm6, [{w} + {stride}*1]",
-            "tilezero tmm0",
-            "tdpbssd tmm0, tmm4, tmm6",
-            "tilestored [{out} + {stride}*1], tmm0",
-            x = in(reg) x, w = in(reg) w, out = in(reg) out, stride = in(reg) STRIDE, x_stride = in(reg) X_STRIDE,
-            out("tmm0") _, out("tmm4") _, out("tmm6") _,
-            options(nostack),
-        );
-    }
+/// `out = x · w` of 16 rows each, by the named tiles: integers, activations and weights.
+macro_rules! product {
+    ($name:ident, $out:tt, $x:tt, $w:tt) => {
+        /// # Safety
+        /// The thread's tiles have their shapes, and there are 16 rows of each in memory, at their strides.
+        #[inline(always)]
+        unsafe fn $name(x: *const u8, w: *const u8, out: *mut u8) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(
+                    concat!("tileloadd ", $x, ", [{x} + {x_stride}*1]"),
+                    concat!("tileloadd ", $w, ", [{w} + {stride}*1]"),
+                    concat!("tilezero ", $out),
+                    concat!("tdpbssd ", $out, ", ", $x, ", ", $w),
+                    concat!("tilestored [{out} + {stride}*1], ", $out),
+                    x = in(reg) x, w = in(reg) w, out = in(reg) out,
+                    stride = in(reg) STRIDE, x_stride = in(reg) X_STRIDE,
+                    out($out) _, out($x) _, out($w) _,
+                    options(nostack),
+                );
+            }
+        }
+    };
 }
 
-#[inline(always)]
-unsafe fn product_1(x: *const u8, w: *const u8, out: *mut u8) {
-    // SAFETY: as for `product_0`.
-    unsafe {
-        asm!(
-            "tileloadd tmm5, [{x} + {x_stride}*1]",
-            "tileloadd tmm7, [{w} + {stride}*1]",
-            "tilezero tmm1",
-            "tdpbssd tmm1, tmm5, tmm7",
-            "tilestored [{out} + {stride}*1], tmm1",
-            x = in(reg) x, w = in(reg) w, out = in(reg) out, stride = in(reg) STRIDE, x_stride = in(reg) X_STRIDE,
-            out("tmm1") _, out("tmm5") _, out("tmm7") _,
-            options(nostack),
-        );
-    }
-}
-
-/// `out = x · w` over half a block.
-#[inline(always)]
-unsafe fn half_product(x: *const u8, w: *const u8, out: *mut u8) {
-    // SAFETY: as for `product_0`.
-    unsafe {
-        asm!(
-            "tileloadd tmm2, [{x} + {x_stride}*1]",
-            "tileloadd tmm3, [{w} + {stride}*1]",
-            "tilezero tmm0",
-            "tdpbssd tmm0, tmm2, tmm3",
-            "tilestored [{out} + {stride}*1], tmm0",
-            x = in(reg) x, w = in(reg) w, out = in(reg) out, stride = in(reg) STRIDE, x_stride = in(reg) X_STRIDE,
-            out("tmm0") _, out("tmm2") _, out("tmm3") _,
-            options(nostack),
-        );
-    }
-}
+// Two sets for whole blocks, so that neighbouring products overlap.
+product!(product_0, "tmm0", "tmm4", "tmm6");
+product!(product_1, "tmm1", "tmm5", "tmm7");
+product!(half_product, "tmm0", "tmm2", "tmm3");

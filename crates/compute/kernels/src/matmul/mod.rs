@@ -4,7 +4,7 @@
 //! results is one ascending chain over K. A task computes its panels for all tiles, so weights are read once.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod amx;
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
