@@ -7,15 +7,19 @@
 //! gives the same bits scalar and vectorised.
 
 /// Below this `exp` returns the value here: a little above the smallest normal number.
-const EXP_MIN: f32 = -87.0;
+pub const EXP_MIN: f32 = -87.0;
 /// Above this `exp` would overflow; it returns the value here instead.
-const EXP_MAX: f32 = 88.0;
+pub const EXP_MAX: f32 = 88.0;
 /// 1.5 × 2²³: adding it rounds a float below 2²² to an integer, ties to even, which is then in the low
 /// mantissa bits.
 pub const ROUND_TO_INT: f32 = 12_582_912.0;
 /// ln 2 in two parts; the first has few enough bits that `n * LN2_HI` is exact.
-const LN2_HI: f32 = 0.693_359_4;
-const LN2_LO: f32 = -2.121_944_4e-4;
+pub const LN2_HI: f32 = 0.693_359_4;
+/// The rest of it.
+pub const LN2_LO: f32 = -2.121_944_4e-4;
+/// Of eʳ = 1 + r + r² · p(r), the highest power first.
+pub const EXP_POLYNOMIAL: [f32; 6] =
+    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_3e-1];
 
 /// eˣ to 2.5e-7 relative; clamped to e⁻⁸⁷ … e⁸⁸, NaN stays NaN.
 ///
@@ -26,12 +30,10 @@ pub fn exp(x: f32) -> f32 {
     let shifted = x * std::f32::consts::LOG2_E + ROUND_TO_INT;
     let n = shifted - ROUND_TO_INT;
     let r = (x - n * LN2_HI) - n * LN2_LO;
-    let mut p = 1.987_569_1e-4;
-    p = p * r + 1.398_199_9e-3;
-    p = p * r + 8.333_452e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 1.666_666_5e-1;
-    p = p * r + 5.000_000_3e-1;
+    let mut p = EXP_POLYNOMIAL[0];
+    for term in &EXP_POLYNOMIAL[1..] {
+        p = p * r + term;
+    }
     let mantissa = (p * (r * r) + r) + 1.0;
     // The low bits of `shifted` hold n: moved to the exponent field they scale by 2ⁿ.
     let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));

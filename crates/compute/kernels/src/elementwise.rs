@@ -2,9 +2,7 @@
 
 use crate::Isa;
 use crate::isa::{Kernel, on_isa};
-
-/// Partial sums of a reduction: fixed, so that wider vectors add in the same order.
-const STRIPES: usize = 16;
+use crate::simd::{LANES, fold_halves};
 
 /// `out = x / √(mean(x²) + eps) · weight` for one row (RMSNorm, Zhang & Sennrich 2019).
 ///
@@ -25,7 +23,7 @@ struct RmsNorm<'a> {
 impl Kernel for RmsNorm<'_> {
     #[inline(always)]
     fn run(self) {
-        let inverse = 1.0 / (sum_of_squares(self.x) / self.x.len() as f32 + self.eps).sqrt();
+        let inverse = inverse_rms(self.x, self.eps);
         for ((out, value), weight) in self.out.iter_mut().zip(self.x).zip(self.weight) {
             *out = value * inverse * weight;
         }
@@ -50,18 +48,24 @@ struct RmsNormInPlace<'a> {
 impl Kernel for RmsNormInPlace<'_> {
     #[inline(always)]
     fn run(self) {
-        let inverse = 1.0 / (sum_of_squares(self.x) / self.x.len() as f32 + self.eps).sqrt();
+        let inverse = inverse_rms(self.x, self.eps);
         for (value, weight) in self.x.iter_mut().zip(self.weight) {
             *value = *value * inverse * weight;
         }
     }
 }
 
+/// 1 / √(mean(x²) + eps).
+#[inline(always)]
+fn inverse_rms(x: &[f32], eps: f32) -> f32 {
+    1.0 / (sum_of_squares(x) / x.len() as f32 + eps).sqrt()
+}
+
 /// Striped over 16 partial sums, which are then added pairwise.
 #[inline(always)]
 fn sum_of_squares(x: &[f32]) -> f32 {
-    let mut sums = [0f32; STRIPES];
-    let (chunks, rest) = x.as_chunks::<STRIPES>();
+    let mut sums = [0f32; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for (sum, value) in sums.iter_mut().zip(chunk) {
             *sum += value * value;
@@ -70,14 +74,7 @@ fn sum_of_squares(x: &[f32]) -> f32 {
     for (sum, value) in sums.iter_mut().zip(rest) {
         *sum += value * value;
     }
-    let mut width = STRIPES / 2;
-    while width > 0 {
-        for i in 0..width {
-            sums[i] += sums[i + width];
-        }
-        width /= 2;
-    }
-    sums[0]
+    fold_halves(&mut sums, |a, b| a + b)
 }
 
 /// `x += y`.

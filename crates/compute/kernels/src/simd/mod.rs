@@ -11,7 +11,7 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use motet_math::ROUND_TO_INT;
+use motet_math::{EXP_MAX, EXP_MIN, EXP_POLYNOMIAL, LN2_HI, LN2_LO, ROUND_TO_INT};
 
 use crate::Isa;
 
@@ -89,14 +89,6 @@ pub(crate) fn fold_halves(lanes: &mut [f32; LANES], fold: impl Fn(f32, f32) -> f
     }
     lanes[0]
 }
-
-/// The constants of [`motet_math::exp`]; a test compares the results.
-const EXP_MIN: f32 = -87.0;
-const EXP_MAX: f32 = 88.0;
-const LN2_HI: f32 = 0.693_359_4;
-const LN2_LO: f32 = -2.121_944_4e-4;
-const EXP_POLYNOMIAL: [f32; 6] =
-    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_3e-1];
 
 /// [`motet_math::exp`] of every lane, with the same bits: the same operations in the same order.
 #[inline(always)]
