@@ -316,18 +316,22 @@ impl Place<'_> {
     fn write(&self, panel: &mut [u8], split: &Split) {
         let (Layout { quants, scales, .. }, Self { block, lane, .. }) = (*self.layout, *self);
         let target = &mut panel[block * quants.bytes()..][..quants.bytes()];
-        for (k, &quant) in split.quants.iter().enumerate() {
-            let stored = match quants {
-                // A value of the table: the first place that holds it.
-                Quants::Table(table) => table.iter().position(|v| *v == quant).unwrap_or(0) as u8,
-                _ => (i32::from(quant) + quants.offset()) as u8,
-            };
-            let byte = &mut target[self.layout.quant_index(lane, k)];
-            if quants.is_nibble() {
-                *byte |= stored << (if k % 8 < 4 { 0 } else { 4 });
-            } else {
-                *byte = stored;
+        let stored = split.quants.map(|quant| match quants {
+            // A value of the table: the first place that holds it.
+            Quants::Table(table) => table.iter().position(|v| *v == quant).unwrap_or(0) as u8,
+            _ => (i32::from(quant) + quants.offset()) as u8,
+        });
+        let (dwords, _) = stored.as_chunks::<4>();
+        let mut put = |dword: usize, bytes: &[u8; 4]| {
+            target[dword * PANEL_ROWS * 4 + lane * 4..][..4].copy_from_slice(bytes);
+        };
+        if quants.is_nibble() {
+            for (dword, pair) in dwords.as_chunks::<2>().0.iter().enumerate() {
+                let [low, high] = pair;
+                put(dword, &std::array::from_fn(|i| low[i] | high[i] << 4));
             }
+        } else {
+            dwords.iter().enumerate().for_each(|(dword, bytes)| put(dword, bytes));
         }
         let at = self.layout.scales_at(block);
         let half_at = |at: usize| at + lane * 2;
