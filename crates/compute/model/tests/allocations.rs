@@ -1,46 +1,14 @@
 //! A step that is no larger than one before it allocates nothing, in any thread.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../kernels/tests/counting/mod.rs"]
+mod counting;
 
+use counting::allocations;
 use motet_model::{CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, Precision};
 use motet_sched::{Chunk, Executor, StepOutput, StepPlan};
 use motet_testkit::{TinyModel, WeightType, tiny_model_file};
 use motet_types::SequenceId;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is forwarded to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Tokens of `sequence` from `start` on.
 fn chunk(sequence: u64, start: usize, len: usize) -> Chunk {
@@ -81,9 +49,9 @@ fn a_steady_step_allocates_nothing() {
             // Each thread makes its own scratch when it first takes part, which may be late.
             let mut counts = Vec::new();
             for _ in 0..6 {
-                let before = ALLOCATIONS.load(Ordering::Relaxed);
+                let before = allocations();
                 steps.iter().for_each(|step| model.execute(step, &mut output).unwrap());
-                counts.push(ALLOCATIONS.load(Ordering::Relaxed) - before);
+                counts.push(allocations() - before);
             }
             assert_eq!(counts.last(), Some(&0), "{isa:?} {weights:?}: {counts:?}");
         }

@@ -35,12 +35,8 @@ pub(crate) struct EngineBenchArgs {
     /// GGUF file, folder, name from `motet model list`, or hf:owner/name[:file]
     #[arg(long, short, value_name = "MODEL")]
     pub(super) model: Option<String>,
-    /// Threads that compute [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub(super) threads: Option<String>,
-    /// How keys and values are kept: f16 or int8 [default: f16]
-    #[arg(long, value_name = "FORMAT")]
-    pub(super) kv_format: Option<String>,
+    #[command(flatten)]
+    pub(super) compute: super::ComputeArgs,
     /// Sequences that are decoded at once, beside 1, 8 and 32
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     batch: Vec<u32>,

@@ -39,12 +39,8 @@ pub(crate) struct KernelsArgs {
     /// Take the shapes of this model: GGUF file, folder, name from `motet model list`, or hf:owner/name[:file]
     #[arg(long, short, value_name = "MODEL")]
     pub(super) model: Option<String>,
-    /// Threads that compute [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub(super) threads: Option<String>,
-    /// How keys and values are kept: f16 or int8 [default: f16]
-    #[arg(long, value_name = "FORMAT")]
-    pub(super) kv_format: Option<String>,
+    #[command(flatten)]
+    pub(super) compute: super::ComputeArgs,
     /// Formats of the weights, where no model gives them [default: Q4_0,Q4_1,Q8_0,F16]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     formats: Vec<String>,

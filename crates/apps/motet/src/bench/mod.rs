@@ -5,7 +5,7 @@ mod kernels;
 mod serve;
 mod serve_args;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use motet_model::Isa;
 
 use crate::{config::Config, failure::Failure};
@@ -24,12 +24,23 @@ pub(crate) enum BenchCommand {
     Serve(Box<serve_args::ServeBenchArgs>),
 }
 
+/// How a benchmark computes.
+#[derive(Debug, Args)]
+pub(crate) struct ComputeArgs {
+    /// Threads that compute [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// How keys and values are kept: f16 or int8 [default: f16]
+    #[arg(long, value_name = "FORMAT")]
+    kv_format: Option<String>,
+}
+
 impl BenchCommand {
     /// Names of configuration keys and what the flags say.
     pub(crate) fn flags(&self) -> Vec<(&'static str, &Option<String>)> {
-        let (model, threads, kv_format) = match self {
-            Self::Kernels(args) => (&args.model, &args.threads, &args.kv_format),
-            Self::Engine(args) => (&args.model, &args.threads, &args.kv_format),
+        let (model, ComputeArgs { threads, kv_format }) = match self {
+            Self::Kernels(args) => (&args.model, &args.compute),
+            Self::Engine(args) => (&args.model, &args.compute),
             Self::Serve(_) => return Vec::new(),
         };
         vec![("model", model), ("engine.threads", threads), ("engine.kv_format", kv_format)]
