@@ -14,8 +14,6 @@ use crate::{
 };
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// How often a request is sent again because a kept connection was closed under it.
-const STALE_TRIES: u32 = 2;
 /// The list of models and errors; more of them is not read.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Largest reply: a hundred thousand tokens have about 30 MB of events.
@@ -25,6 +23,8 @@ const MAX_REPLY_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
+    /// Opens a connection for every request.
+    fresh: reqwest::Client,
     pub(crate) target: Target,
     pub(crate) options: RequestOptions,
     key: Option<String>,
@@ -94,21 +94,13 @@ impl Client {
     ) -> Result<Self, LoadError> {
         // The first provider wins; it does not matter which of several callers installs it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(usize::MAX)
-            .user_agent(concat!("motet-bench/", env!("CARGO_PKG_VERSION")));
-        if target.is_loopback() {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| LoadError::Option(chain(&error)))?;
+        let http = http_client(&target, usize::MAX)?;
+        let fresh = http_client(&target, 0)?;
         if key.as_deref().is_some_and(|key| key.is_empty() || key.bytes().any(|b| !b.is_ascii_graphic())) {
             let why = "--api-key is empty or has a space or another character that no key has";
             return Err(LoadError::Option(why.to_owned()));
         }
-        Ok(Self { http, target, options, key })
+        Ok(Self { http, fresh, target, options, key })
     }
 
     /// The first model the server lists.
@@ -132,19 +124,22 @@ impl Client {
     }
 
     /// Sends a request up to the answer's head. A server may close a kept connection at the moment a request is written
-    /// to it, as HTTP allows; then nobody has answered, and the request is sent again with the time still running.
+    /// to it, as HTTP allows; then nobody has answered, and the request is sent once more, with the time still running
+    /// and on a new connection: every other kept one may be as stale.
     async fn post(&self, body: Vec<u8>) -> Result<Response, reqwest::Error> {
-        let url = format!("{}{}", self.target.url, self.options.endpoint.path());
-        let mut tries = 0;
-        loop {
-            let request = self.http.post(&url).header("content-type", "application/json").body(body.clone());
-            let sent = self.authorized(request).send().await;
-            let is_stale = sent.as_ref().is_err_and(|error| !error.is_connect() && !error.is_timeout());
-            if !is_stale || tries == STALE_TRIES {
-                return sent;
+        let sent = self.post_with(&self.http, body.clone()).await;
+        match sent {
+            Err(error) if !error.is_connect() && !error.is_timeout() => {
+                self.post_with(&self.fresh, body).await
             }
-            tries += 1;
+            sent => sent,
         }
+    }
+
+    async fn post_with(&self, http: &reqwest::Client, body: Vec<u8>) -> Result<Response, reqwest::Error> {
+        let url = format!("{}{}", self.target.url, self.options.endpoint.path());
+        let request = http.post(&url).header("content-type", "application/json").body(body);
+        self.authorized(request).send().await
     }
 
     /// Sends a request and reads its reply to the end. `epoch` is what `start_s` counts from.
@@ -190,6 +185,19 @@ impl Client {
         let why = "the stream ended before the reply was finished";
         if reply.is_finished { Ok(()) } else { Err(Failure::new("cut", why)) }
     }
+}
+
+fn http_client(target: &Target, kept_connections: usize) -> Result<reqwest::Client, LoadError> {
+    let mut builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .pool_max_idle_per_host(kept_connections)
+        .user_agent(concat!("motet-bench/", env!("CARGO_PKG_VERSION")));
+    if target.is_loopback() {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| LoadError::Option(chain(&error)))
 }
 
 /// A reply while it arrives.

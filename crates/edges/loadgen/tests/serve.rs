@@ -127,9 +127,11 @@ async fn failures_are_results() {
 async fn a_kept_connection_may_be_closed() {
     let url = support::closing_server().await;
     let target = Target { name: "a".to_owned(), url };
-    let report = measure(&Experiment { targets: vec![target], ..experiment(&[]) }).await;
+    let loads = vec![Load::Concurrency(8)];
+    let options = Experiment { targets: vec![target], loads, requests: Some(40), ..experiment(&[]) };
+    let report = measure(&options).await;
     let summary = &report.rows[0].summary;
-    assert_eq!((summary.completed, &summary.first_failure), (8, &None));
+    assert_eq!((summary.completed, &summary.first_failure), (40, &None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
