@@ -2,15 +2,17 @@
 //!
 //! # Invariants
 //! - A job's closure outlives the job: `run` returns only after the [`Gate`] is closed and empty.
-//! - Indices are handed out by one counter, so each is computed once, and a worker that was descheduled costs
-//!   its help and nothing else: on a shared machine the caller does the work alone instead of waiting.
+//! - Every thread has a share of the indices and a counter that hands them out, and who is done with its own goes
+//!   on with the others': each index is computed once, and a worker that was descheduled costs its help and nothing
+//!   else. On a shared machine the caller does the work alone instead of waiting.
 //! - The job is written by the one caller that holds `is_taken`, while nobody is inside the gate, and read
 //!   inside it. The gate's orderings make that free of races.
-//! - `next` only has to hand out each index once: its operations are relaxed, the gate orders all else.
+//! - The counters only have to hand out each index once: their operations are relaxed, the gate orders all else.
 //! - A `run` allocates nothing and takes no lock, but to wake workers that sleep.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +23,7 @@ use crate::cpus;
 use crate::gate::{Gate, MAX_WORKERS};
 use crate::patience::Patience;
 
-/// Pieces per thread a loop is cut into, so that a slower thread takes fewer.
+/// Pieces a thread's share is cut into, so that others can take over what a slower thread has not begun.
 const PIECES_PER_THREAD: usize = 8;
 
 /// How a pool is set up.
@@ -62,16 +64,20 @@ pub struct ThreadPool {
 
 struct Shared {
     gate: Gate,
-    next: Counter,
+    /// Of each thread, the caller's first.
+    shares: Box<[Share]>,
     job: UnsafeCell<Option<Job>>,
     is_ending: AtomicBool,
     has_panicked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// The next index that nobody has taken, away from what idle workers read.
+/// The next index of a thread's share that nobody has taken. A cache line of its own: as long as nobody takes from
+/// another's share, it does not move between the cores.
 #[repr(align(128))]
-struct Counter(AtomicUsize);
+struct Share {
+    next: AtomicUsize,
+}
 
 #[derive(Clone, Copy)]
 struct Job {
@@ -95,9 +101,10 @@ impl ThreadPool {
 
     /// The same, set up as `options` say.
     pub fn with_options(options: PoolOptions) -> Self {
+        let workers = options.threads.clamp(1, MAX_WORKERS + 1) - 1;
         let shared = Arc::new(Shared {
             gate: Gate::new(),
-            next: Counter(AtomicUsize::new(0)),
+            shares: (0..=workers).map(|_| Share { next: AtomicUsize::new(0) }).collect(),
             job: UnsafeCell::new(None),
             is_ending: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
@@ -105,13 +112,13 @@ impl ThreadPool {
         });
         let cpus = cpus::allowed();
         let is_pinned = options.affinity == Affinity::Pinned && cpus.len() == options.threads;
-        let workers = (1..options.threads.min(MAX_WORKERS))
+        let workers = (1..=workers)
             .filter_map(|index| {
                 let shared = Arc::clone(&shared);
                 let cpu = cpus.get(index).copied().filter(|_| is_pinned);
                 let work = move || {
                     cpu.inspect(|cpu| cpus::pin(*cpu));
-                    shared.work(Patience::new(options.spin));
+                    shared.work(index, Patience::new(options.spin));
                 };
                 std::thread::Builder::new().name(format!("motet-compute-{index}")).spawn(work).ok()
             })
@@ -140,11 +147,13 @@ impl ThreadPool {
         let body =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body) };
         let job = Job { body, tasks, piece };
-        self.shared.next.0.store(0, Ordering::Relaxed);
+        for (index, share) in self.shared.shares.iter().enumerate() {
+            share.next.store(self.shared.indices(job, index).start, Ordering::Relaxed);
+        }
         // SAFETY: `is_taken` makes this the only writer, and nobody is inside the closed gate to read.
         unsafe { *self.shared.job.get() = Some(job) };
         self.shared.gate.publish(tasks.div_ceil(piece) - 1);
-        self.shared.take_part(job);
+        self.shared.take_part(job, 0);
         self.shared.gate.close();
         let panic = self.shared.take_panic();
         self.is_taken.store(false, Ordering::Release);
@@ -194,22 +203,31 @@ impl Drop for ThreadPool {
 }
 
 impl Shared {
-    /// Computes pieces until none is left. The caller is inside the gate, or the one that opened it.
-    fn take_part(&self, job: Job) {
+    /// The indices in a thread's share.
+    fn indices(&self, job: Job, thread: usize) -> Range<usize> {
+        let bound = |thread: usize| job.tasks * thread / self.shares.len();
+        bound(thread)..bound(thread + 1)
+    }
+
+    /// Computes pieces, a thread's own first, until none is left. The caller is inside the gate, or the one that
+    /// opened it.
+    fn take_part(&self, job: Job, thread: usize) {
         // SAFETY: the gate is not left or closed before the end of this call, so the closure is alive.
         let body = unsafe { &*job.body };
         let work = || {
-            loop {
-                let first = self.next.0.fetch_add(job.piece, Ordering::Relaxed);
-                let end = first.saturating_add(job.piece);
-                (first..end.min(job.tasks)).for_each(body);
-                if end >= job.tasks {
-                    return;
+            for thread in (thread..self.shares.len()).chain(0..thread) {
+                let Range { end, .. } = self.indices(job, thread);
+                loop {
+                    let first = self.shares[thread].next.fetch_add(job.piece, Ordering::Relaxed);
+                    if first >= end {
+                        break;
+                    }
+                    (first..end.min(first + job.piece)).for_each(body);
                 }
             }
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-            self.next.0.store(job.tasks, Ordering::Relaxed);
+            self.shares.iter().for_each(|share| share.next.store(job.tasks, Ordering::Relaxed));
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             self.has_panicked.store(true, Ordering::Relaxed);
         }
@@ -224,7 +242,7 @@ impl Shared {
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn work(&self, mut patience: Patience) {
+    fn work(&self, index: usize, mut patience: Patience) {
         let mut seen = Gate::START;
         loop {
             if !patience.spin(|| self.gate.has_news(seen)) {
@@ -235,7 +253,7 @@ impl Shared {
             if is_inside {
                 // SAFETY: the job is written before the gate opens and again after this worker has left.
                 if let Some(job) = unsafe { *self.job.get() } {
-                    self.take_part(job);
+                    self.take_part(job, index);
                 }
                 self.gate.leave();
             } else if self.is_ending.load(Ordering::Relaxed) {

@@ -43,6 +43,9 @@ pub(crate) struct EngineBenchArgs {
     /// Tokens they have behind them, beside 128
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     ctx: Vec<u32>,
+    /// Time these figures alone, such as prefill_512,decode_32
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
     /// How often each case is timed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -139,6 +142,12 @@ fn cases(args: &EngineBenchArgs) -> Result<Vec<Case>, Failure> {
             true
         }
     });
+    let names: Vec<String> = seen.iter().map(|case| case.name()).collect();
+    if let Some(unknown) = args.only.iter().find(|name| !names.contains(name)) {
+        let known = names.join(", ");
+        return Err(Failure::usage(format!("--only {unknown}: no such figure; there are {known}")));
+    }
+    all.retain(|case| args.only.is_empty() || args.only.contains(&case.name()));
     Ok(all)
 }
 
