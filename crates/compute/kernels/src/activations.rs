@@ -32,37 +32,49 @@ pub struct Activations {
 #[repr(C, align(64))]
 pub(crate) struct BlockTile {
     pub(crate) quants: [[i8; BLOCK]; TILE_ROWS],
-    pub(crate) scales: [f32; TILE_ROWS],
+    pub(crate) factors: [Factors; TILE_ROWS],
+}
+
+/// What the quants of a row's block are worth, written and read as one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(32))]
+pub(crate) struct Factors {
+    pub(crate) scale: f32,
     /// Scale × sum of the quants: what a weight's minimum is multiplied with.
-    pub(crate) scaled_sums: [f32; TILE_ROWS],
+    pub(crate) scaled_sum: f32,
     /// −8 × sum of the quants: where the dot product with weights stored as w + 8 starts.
-    pub(crate) minus_8: [i32; TILE_ROWS],
+    pub(crate) minus_8: i32,
     /// −128 × sum: likewise for weights stored as w + 128.
-    pub(crate) minus_128: [i32; TILE_ROWS],
+    pub(crate) minus_128: i32,
     /// The same two sums over each half of the block, for formats with a scale per 16 weights.
-    pub(crate) half_minus_128: [[i32; TILE_ROWS]; 2],
-    pub(crate) half_scaled_sums: [[f32; TILE_ROWS]; 2],
+    pub(crate) half_scaled_sums: [f32; 2],
+    pub(crate) half_minus_128: [i32; 2],
 }
 
 impl BlockTile {
-    const ZERO: Self = Self {
-        quants: [[0; BLOCK]; TILE_ROWS],
-        scales: [0.0; TILE_ROWS],
-        scaled_sums: [0.0; TILE_ROWS],
-        minus_8: [0; TILE_ROWS],
-        minus_128: [0; TILE_ROWS],
-        half_minus_128: [[0; TILE_ROWS]; 2],
-        half_scaled_sums: [[0.0; TILE_ROWS]; 2],
-    };
+    const ZERO: Self = Self { quants: [[0; BLOCK]; TILE_ROWS], factors: [Factors::new(0.0, [0; 2]); TILE_ROWS] };
+}
+
+impl Factors {
+    /// Of the quants' scale and the sums of each half of them.
+    #[inline(always)]
+    const fn new(scale: f32, [low, high]: [i32; 2]) -> Self {
+        Self {
+            scale,
+            scaled_sum: scale * (low + high) as f32,
+            minus_8: -8 * (low + high),
+            minus_128: -128 * (low + high),
+            half_scaled_sums: [scale * low as f32, scale * high as f32],
+            half_minus_128: [-128 * low, -128 * high],
+        }
+    }
 }
 
 /// 32 quantised activations and what the kernels need to know of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QuantizedBlock {
     quants: [i8; BLOCK],
-    scale: f32,
-    /// Of the quants of each half.
-    sums: [i32; 2],
+    factors: Factors,
 }
 
 /// Up to 16 rows.
@@ -200,20 +212,12 @@ impl BlockRows {
     pub(crate) unsafe fn write(&self, row: usize, block: usize, from: &QuantizedBlock) {
         debug_assert!(row < self.rows && block < self.per_row);
         let (tile, row) = (row / TILE_ROWS, row % TILE_ROWS);
-        let [low, high] = from.sums;
         // SAFETY: row and block are inside the tiles' blocks; that no reference covers what other tasks write
         // meanwhile is why fields are written through the pointer. The rest is the caller's promise.
         unsafe {
             let to = self.blocks.get().add(tile * self.per_row + block);
             (&raw mut (*to).quants[row]).write(from.quants);
-            (&raw mut (*to).scales[row]).write(from.scale);
-            (&raw mut (*to).scaled_sums[row]).write(from.scale * (low + high) as f32);
-            (&raw mut (*to).minus_8[row]).write(-8 * (low + high));
-            (&raw mut (*to).minus_128[row]).write(-128 * (low + high));
-            for (half, sum) in from.sums.into_iter().enumerate() {
-                (&raw mut (*to).half_minus_128[half][row]).write(-128 * sum);
-                (&raw mut (*to).half_scaled_sums[half][row]).write(from.scale * sum as f32);
-            }
+            (&raw mut (*to).factors[row]).write(from.factors);
         }
     }
 }
@@ -253,13 +257,17 @@ pub(crate) fn quantize_block(block: &[f32; BLOCK]) -> QuantizedBlock {
     }
     let mut quants = [0i8; BLOCK];
     quants.iter_mut().zip(&rounded).for_each(|(quant, rounded)| *quant = *rounded as i8);
-    let (low, high) = rounded.split_at(BLOCK / 2);
-    QuantizedBlock {
-        quants,
-        // A row with NaN or infinity must not pass for a finite one: its scale says so.
-        scale: if is_finite { scale } else { f32::NAN },
-        sums: [low.iter().sum(), high.iter().sum()],
-    }
+    // A row with NaN or infinity must not pass for a finite one: its scale says so.
+    let scale = if is_finite { scale } else { f32::NAN };
+    let (low, high) = quants.split_at(BLOCK / 2);
+    QuantizedBlock { quants, factors: Factors::new(scale, [sum(low), sum(high)]) }
+}
+
+/// The sum of half a block, as unsigned bytes, for which processors have an instruction.
+#[inline(always)]
+fn sum(quants: &[i8]) -> i32 {
+    let unsigned: u32 = quants.iter().map(|quant| u32::from(*quant as u8 ^ 0x80)).sum();
+    unsigned as i32 - 128 * quants.len() as i32
 }
 
 /// Whether all rows have the same blocks.
@@ -267,10 +275,10 @@ pub(crate) fn quantize_block(block: &[f32; BLOCK]) -> QuantizedBlock {
 pub(crate) fn is_same(a: &Activations, b: &Activations) -> bool {
     let rows = |x: &Activations| -> Vec<String> {
         let block = |block: &BlockTile, row: usize| {
-            let halves =
-                (block.half_minus_128.map(|h| h[row]), block.half_scaled_sums.map(|h| h[row].to_bits()));
-            let sums = (block.scaled_sums[row].to_bits(), block.minus_8[row], block.minus_128[row]);
-            format!("{:?} {} {sums:?} {halves:?}", block.quants[row], block.scales[row].to_bits())
+            let of = block.factors[row];
+            let floats = [of.scale, of.scaled_sum, of.half_scaled_sums[0], of.half_scaled_sums[1]];
+            let (bits, quants) = (floats.map(f32::to_bits), block.quants[row]);
+            format!("{quants:?} {bits:?} {} {} {:?}", of.minus_8, of.minus_128, of.half_minus_128)
         };
         let tile = |tile: usize| {
             let Tile { rows, blocks } = x.tile(tile);
@@ -307,13 +315,14 @@ mod tests {
             for (i, value) in values.iter().enumerate() {
                 let (row, at) = (i / 64 % TILE_ROWS, i % BLOCK);
                 let block = &scalar.tile(i / 64 / TILE_ROWS).blocks[i % 64 / BLOCK];
-                let (quants, scale) = (&block.quants[row], block.scales[row]);
+                let (quants, factors) = (&block.quants[row], block.factors[row]);
+                let scale = factors.scale;
                 prop_assert!((f32::from(quants[at]) * scale - value).abs() <= scale * 0.501 + 2e-36);
                 let sum = |quants: &[i8]| quants.iter().map(|q| i32::from(*q)).sum::<i32>();
                 let halves = [sum(&quants[..16]), sum(&quants[16..])];
-                prop_assert_eq!(block.half_minus_128.map(|rows| rows[row]), halves.map(|sum| -128 * sum));
-                prop_assert_eq!(block.minus_8[row], -8 * (halves[0] + halves[1]));
-                prop_assert_eq!(block.minus_128[row], -128 * (halves[0] + halves[1]));
+                prop_assert_eq!(factors.half_minus_128, halves.map(|sum| -128 * sum));
+                prop_assert_eq!(factors.minus_8, -8 * (halves[0] + halves[1]));
+                prop_assert_eq!(factors.minus_128, -128 * (halves[0] + halves[1]));
             }
         }
     }
@@ -338,7 +347,7 @@ mod tests {
             let mut x = Activations::default();
             x.fill(1, 32)[7] = value;
             x.quantize(&ThreadPool::new(1), Isa::detect());
-            assert!(x.tile(0).blocks[0].scales[0].is_nan());
+            assert!(x.tile(0).blocks[0].factors[0].scale.is_nan());
         }
     }
 }

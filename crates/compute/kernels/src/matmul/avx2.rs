@@ -2,10 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use super::{FloatTile, QuantPanel, Results};
+use super::{AHEAD, FloatTile, QuantPanel, Results};
 use crate::activations::{BlockTile, Tile};
 use crate::blocks::BlockFormat;
 use crate::panels::{Quants, Scales};
+use crate::simd::prefetch;
 use crate::{BLOCK, PANEL_ROWS};
 
 /// Output rows in one vector: half a panel.
@@ -155,6 +156,9 @@ impl<const M: usize> Chain<'_, M> {
         unsafe {
             let mut sums = [_mm256_setzero_ps(); M];
             for block in 0..layout.blocks {
+                if self.panel.is_first && self.row == 0 && self.half == 0 {
+                    self.panel.look_ahead(block);
+                }
                 let weights =
                     self.panel.bytes.as_ptr().add(block * layout.quants.bytes() + self.half * LANES * 4);
                 let x = self.tile.blocks.get_unchecked(block);
@@ -201,7 +205,8 @@ impl<const M: usize> Chain<'_, M> {
         m: usize,
         (part, parts): (usize, usize),
     ) -> __m256i {
-        let minus_128 = if parts == 2 { &x.half_minus_128[part] } else { &x.minus_128 }[self.row + m];
+        let factors = &x.factors[self.row + m];
+        let minus_128 = if parts == 2 { factors.half_minus_128[part] } else { factors.minus_128 };
         // SAFETY: the CPU has AVX2.
         unsafe {
             match (KIND, self.panel.layout.quants) {
@@ -248,11 +253,11 @@ impl<const M: usize> Chain<'_, M> {
             let (scale, min) = self.scales(block, part);
             let halves = self.panel.layout.scales.halves();
             for (m, sum) in sums.iter_mut().enumerate() {
-                let row = self.row + m;
-                let scale = _mm256_mul_ps(scale, _mm256_set1_ps(x.scales[row]));
+                let factors = &x.factors[self.row + m];
+                let scale = _mm256_mul_ps(scale, _mm256_set1_ps(factors.scale));
                 *sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[m]), scale, *sum);
                 if self.panel.layout.scales.has_min() {
-                    let x_sum = if halves { x.half_scaled_sums[part][row] } else { x.scaled_sums[row] };
+                    let x_sum = if halves { factors.half_scaled_sums[part] } else { factors.scaled_sum };
                     *sum = _mm256_fmadd_ps(min, _mm256_set1_ps(x_sum), *sum);
                 }
             }
@@ -339,6 +344,9 @@ unsafe fn float_half<const M: usize, const KIND: usize>(
         let mut sums = [_mm256_setzero_ps(); M];
         for k in 0..tile.cols {
             let at = tile.weights.as_ptr().add((k * PANEL_ROWS + half * LANES) * size);
+            if row == 0 && half == 0 && tile.is_first {
+                prefetch(at.wrapping_add(AHEAD));
+            }
             let weight = match KIND {
                 4 => _mm256_loadu_ps(at.cast()),
                 2 => _mm256_cvtph_ps(_mm_loadu_si128(at.cast())),

@@ -3,10 +3,11 @@
 
 use std::arch::x86_64::*;
 
-use super::{FloatTile, QuantPanel, Results};
+use super::{AHEAD, FloatTile, QuantPanel, Results};
 use crate::activations::{BlockTile, TILE_ROWS, Tile};
 use crate::blocks::BlockFormat;
 use crate::panels::{Quants, Scales};
+use crate::simd::prefetch;
 use crate::{BLOCK, PANEL_ROWS};
 
 /// Dwords of four weights that a block has per output row.
@@ -61,6 +62,9 @@ unsafe fn unpack_blocks<U: Unpack>(panel: &QuantPanel<'_>, target: *mut u8, offs
     unsafe {
         let unpack = U::new(panel);
         for block in 0..panel.layout.blocks {
+            if panel.is_first {
+                panel.look_ahead(block);
+            }
             let weights = unpack.block(panel.bytes.as_ptr().add(block * panel.layout.quants.bytes()));
             for (dword, weight) in weights.into_iter().enumerate() {
                 let signed = _mm512_sub_epi8(weight, offset);
@@ -199,6 +203,9 @@ unsafe fn block_chain<U: Unpack, const START: u8, S: Scaling, const M: usize>(
     unsafe {
         let unpack = U::new(panel);
         for block in 0..panel.layout.blocks {
+            if row == 0 && panel.is_first {
+                panel.look_ahead(block);
+            }
             let weights = unpack.block(panel.bytes.as_ptr().add(block * panel.layout.quants.bytes()));
             let x = tile.blocks.get_unchecked(block);
             let scales = S::read(panel, block);
@@ -247,8 +254,8 @@ unsafe fn block_start<const START: u8>(x: &BlockTile, row: usize) -> __m512i {
     // SAFETY: the CPU has AVX-512, and a tile 16 rows.
     unsafe {
         match START {
-            MINUS_8 => _mm512_set1_epi32(*x.minus_8.get_unchecked(row)),
-            MINUS_128 => _mm512_set1_epi32(*x.minus_128.get_unchecked(row)),
+            MINUS_8 => _mm512_set1_epi32(x.factors.get_unchecked(row).minus_8),
+            MINUS_128 => _mm512_set1_epi32(x.factors.get_unchecked(row).minus_128),
             _ => _mm512_setzero_si512(),
         }
     }
@@ -259,8 +266,8 @@ unsafe fn half_start<const START: u8>(x: &BlockTile, row: usize, half: usize) ->
     // SAFETY: the CPU has AVX-512, and a tile 16 rows.
     unsafe {
         match START {
-            MINUS_8 => _mm512_srai_epi32::<4>(_mm512_set1_epi32(*x.half_minus_128[half].get_unchecked(row))),
-            MINUS_128 => _mm512_set1_epi32(*x.half_minus_128[half].get_unchecked(row)),
+            MINUS_8 => _mm512_srai_epi32::<4>(_mm512_set1_epi32(x.factors.get_unchecked(row).half_minus_128[half])),
+            MINUS_128 => _mm512_set1_epi32(x.factors.get_unchecked(row).half_minus_128[half]),
             _ => _mm512_setzero_si512(),
         }
     }
@@ -391,13 +398,14 @@ impl BlockScales {
     ) -> __m512 {
         // SAFETY: the CPU has AVX-512, and a tile 16 rows.
         unsafe {
-            let scale = _mm512_mul_ps(self.scales[half], _mm512_set1_ps(*x.scales.get_unchecked(row)));
+            let factors = x.factors.get_unchecked(row);
+            let scale = _mm512_mul_ps(self.scales[half], _mm512_set1_ps(factors.scale));
             let sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, sum);
             if !S::MIN {
                 return sum;
             }
-            let x_sums = if S::HALVES { &x.half_scaled_sums[half] } else { &x.scaled_sums };
-            _mm512_fmadd_ps(self.mins[half], _mm512_set1_ps(*x_sums.get_unchecked(row)), sum)
+            let x_sum = if S::HALVES { factors.half_scaled_sums[half] } else { factors.scaled_sum };
+            _mm512_fmadd_ps(self.mins[half], _mm512_set1_ps(x_sum), sum)
         }
     }
 }
@@ -447,6 +455,9 @@ unsafe fn float_chain<const M: usize, const KIND: usize>(
         // SAFETY: a float panel holds cols × 16 values; m < M and k < cols index the slice taken above.
         unsafe {
             let at = tile.weights.as_ptr().add(k * PANEL_ROWS * size);
+            if row == 0 && tile.is_first {
+                prefetch(at.wrapping_add(AHEAD));
+            }
             let weight = match KIND {
                 4 => _mm512_loadu_ps(at.cast()),
                 2 => _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())),

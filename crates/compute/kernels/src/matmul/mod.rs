@@ -19,6 +19,7 @@ pub use gated::{Gate, gated};
 use crate::activations::TILE_ROWS;
 use crate::isa::{Kernel, on_isa};
 use crate::pool::SendPtr;
+use crate::simd::prefetch;
 use crate::{Activations, Isa, PANEL_ROWS, PackedMatrix, ThreadPool};
 
 /// One product: `out[row][i] = Σₖ x[row][k] · weights[i][k]`.
@@ -39,6 +40,9 @@ pub enum Sum {
     /// `out += product`, one addition an element: a residual connection.
     Add,
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Most products of the same rows in one call: query, key and value.
 const MOST_PRODUCTS: usize = 4;
@@ -117,13 +121,13 @@ impl<'a> PanelRun<'a> {
         #[cfg(target_arch = "x86_64")]
         if isa == Isa::Amx {
             // SAFETY: only a CPU that reported the features makes one of these.
-            unsafe { amx::unpack(&run.quantized(), slot) };
+            unsafe { amx::unpack(&run.quantized(true), slot) };
         }
         run
     }
 
-    fn quantized(&self) -> QuantPanel<'a> {
-        QuantPanel { bytes: self.panel, layout: self.weights.layout() }
+    fn quantized(&self, is_first: bool) -> QuantPanel<'a> {
+        QuantPanel { bytes: self.panel, layout: self.weights.layout(), is_first }
     }
 
     /// Computes the rows of `results` that the tile has; others are not to be looked at.
@@ -131,7 +135,7 @@ impl<'a> PanelRun<'a> {
         if self.weights.format().is_float() {
             return self.float_tile(tile, results);
         }
-        let (tile, panel) = (self.x.tile(tile), self.quantized());
+        let (tile, panel) = (self.x.tile(tile), self.quantized(tile == 0));
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only a CPU that reported the features makes one of these; `new` unpacked the panel.
@@ -159,6 +163,7 @@ impl<'a> PanelRun<'a> {
             cols,
             weights: self.panel,
             format: self.weights.format(),
+            is_first: tile == 0,
         };
         match self.isa {
             #[cfg(target_arch = "x86_64")]
@@ -180,12 +185,33 @@ struct FloatTile<'a> {
     cols: usize,
     weights: &'a [u8],
     format: crate::BlockFormat,
+    /// Whether the panel was not read before.
+    is_first: bool,
 }
 
 /// Quantised weights of a panel.
 struct QuantPanel<'a> {
     bytes: &'a [u8],
     layout: &'a crate::panels::Layout,
+    /// Whether it was not read before.
+    is_first: bool,
+}
+
+/// How far ahead of their use weights are asked for: some panels, of which most threads have several in a row. The
+/// processor itself looks ahead less, and anew for each of a panel's sections.
+const AHEAD: usize = 16 << 10;
+
+impl QuantPanel<'_> {
+    /// While a panel is read for the first time, asks for as many bytes as each of its blocks has.
+    #[inline(always)]
+    fn look_ahead(&self, block: usize) {
+        let layout = self.layout;
+        let bytes = layout.quants.bytes() + layout.scales.bytes();
+        let at = self.bytes.as_ptr().wrapping_add(block * bytes + AHEAD);
+        for line in 0..bytes.div_ceil(LINE) {
+            prefetch(at.wrapping_add(line * LINE));
+        }
+    }
 }
 
 struct PanelTask<'a> {
@@ -216,18 +242,15 @@ impl Kernel for Store<'_> {
                 std::slice::from_raw_parts_mut(self.task.out.get().add(row * width + first), count)
             };
             // Whole rows have a length that the compiler knows.
-            match target.as_mut_array::<PANEL_ROWS>() {
-                Some(target) => put(self.task.sum, target, values),
-                None => put(self.task.sum, target, &values[..count]),
+            match (target.as_mut_array::<PANEL_ROWS>(), self.task.sum) {
+                (Some(target), Sum::Replace) => *target = *values,
+                // All sums before the first store: nothing tells the compiler that results are not the target.
+                (Some(target), Sum::Add) => *target = std::array::from_fn(|i| target[i] + values[i]),
+                (None, Sum::Replace) => target.copy_from_slice(&values[..count]),
+                (None, Sum::Add) => {
+                    target.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+                }
             }
         }
-    }
-}
-
-#[inline(always)]
-fn put(sum: Sum, target: &mut [f32], values: &[f32]) {
-    match sum {
-        Sum::Replace => target.copy_from_slice(values),
-        Sum::Add => target.iter_mut().zip(values).for_each(|(sum, value)| *sum += value),
     }
 }

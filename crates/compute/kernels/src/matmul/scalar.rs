@@ -43,6 +43,7 @@ pub(super) fn quantized(tile: Tile<'_>, panel: &QuantPanel<'_>, results: &mut Re
 }
 
 fn add_block(sum: &mut f32, weights: &crate::blocks::Split, scales: Scales, (x, row): (&BlockTile, usize)) {
+    let factors = &x.factors[row];
     let parts = if scales.halves() { 2 } else { 1 };
     let len = BLOCK / parts;
     for part in 0..parts {
@@ -50,10 +51,10 @@ fn add_block(sum: &mut f32, weights: &crate::blocks::Split, scales: Scales, (x, 
         let pairs = weights.quants[range.clone()].iter().zip(&x.quants[row][range]);
         let dot: i32 = pairs.map(|(&w, &q)| i32::from(w) * i32::from(q)).sum();
         let scale = weights.scale * f32::from(weights.sub_scales[part]);
-        *sum = (dot as f32).mul_add(scale * x.scales[row], *sum);
+        *sum = (dot as f32).mul_add(scale * factors.scale, *sum);
         if scales.has_min() {
             let min = weights.min * f32::from(weights.sub_mins[part]);
-            let x_sum = if parts == 2 { x.half_scaled_sums[part][row] } else { x.scaled_sums[row] };
+            let x_sum = if parts == 2 { factors.half_scaled_sums[part] } else { factors.scaled_sum };
             *sum = min.mul_add(x_sum, *sum);
         }
     }
