@@ -185,7 +185,7 @@ impl<S: Scaling> Pipe<'_, S> {
             let integers = &*self.slots.add(part % SLOTS);
             unroll!(m < M, {
                 let dot = _mm512_load_si512(integers.0[m].as_ptr().cast());
-                sums[m] = scales.add::<S>(half, dot, (x, m), sums[m]);
+                sums[m] = scales.add::<S>(half, dot, &x.factors[m], sums[m]);
             });
         }
     }

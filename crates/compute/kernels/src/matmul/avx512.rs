@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::{AHEAD, FloatTile, QuantPanel, Results};
-use crate::activations::{BlockTile, TILE_ROWS, Tile};
+use crate::activations::{Factors, TILE_ROWS, Tile};
 use crate::blocks::BlockFormat;
 use crate::panels::{Quants, Scales};
 use crate::simd::prefetch;
@@ -208,20 +208,19 @@ unsafe fn block_chain<U: Unpack, const START: u8, S: Scaling, const M: usize>(
             }
             let weights = unpack.block(panel.bytes.as_ptr().add(block * panel.layout.quants.bytes()));
             let x = tile.blocks.get_unchecked(block);
+            let (quants, factors) = (x.quants.as_ptr().add(row), x.factors.as_ptr().add(row));
             let scales = S::read(panel, block);
             unroll!(m < M, {
-                let row = row + m;
+                let (quants, factors) = (&*quants.add(m), &*factors.add(m));
                 if S::HALVES {
                     for half in 0..2 {
-                        let (weights, quants) =
-                            (&weights[half * DWORDS / 2..], &x.quants.get_unchecked(row)[half * 16..]);
-                        let dot = dot::<{ DWORDS / 2 }>(half_start::<START>(x, row, half), weights, quants);
-                        sums[m] = scales.add::<S>(half, dot, (x, row), sums[m]);
+                        let (weights, quants) = (&weights[half * DWORDS / 2..], &quants[half * 16..]);
+                        let dot = dot::<{ DWORDS / 2 }>(half_start::<START>(factors, half), weights, quants);
+                        sums[m] = scales.add::<S>(half, dot, factors, sums[m]);
                     }
                 } else {
-                    let dot =
-                        dot::<DWORDS>(block_start::<START>(x, row), &weights, x.quants.get_unchecked(row));
-                    sums[m] = scales.add::<S>(0, dot, (x, row), sums[m]);
+                    let dot = dot::<DWORDS>(block_start::<START>(factors), &weights, quants);
+                    sums[m] = scales.add::<S>(0, dot, factors, sums[m]);
                 }
             });
         }
@@ -250,24 +249,24 @@ unsafe fn dot<const N: usize>(start: __m512i, weights: &[__m512i], quants: &[i8]
 }
 
 #[inline(always)]
-unsafe fn block_start<const START: u8>(x: &BlockTile, row: usize) -> __m512i {
-    // SAFETY: the CPU has AVX-512, and a tile 16 rows.
+unsafe fn block_start<const START: u8>(x: &Factors) -> __m512i {
+    // SAFETY: the CPU has AVX-512.
     unsafe {
         match START {
-            MINUS_8 => _mm512_set1_epi32(x.factors.get_unchecked(row).minus_8),
-            MINUS_128 => _mm512_set1_epi32(x.factors.get_unchecked(row).minus_128),
+            MINUS_8 => _mm512_set1_epi32(x.minus_8),
+            MINUS_128 => _mm512_set1_epi32(x.minus_128),
             _ => _mm512_setzero_si512(),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn half_start<const START: u8>(x: &BlockTile, row: usize, half: usize) -> __m512i {
-    // SAFETY: the CPU has AVX-512, and a tile 16 rows.
+unsafe fn half_start<const START: u8>(x: &Factors, half: usize) -> __m512i {
+    // SAFETY: the CPU has AVX-512.
     unsafe {
         match START {
-            MINUS_8 => _mm512_srai_epi32::<4>(_mm512_set1_epi32(x.factors.get_unchecked(row).half_minus_128[half])),
-            MINUS_128 => _mm512_set1_epi32(x.factors.get_unchecked(row).half_minus_128[half]),
+            MINUS_8 => _mm512_srai_epi32::<4>(_mm512_set1_epi32(x.half_minus_128[half])),
+            MINUS_128 => _mm512_set1_epi32(x.half_minus_128[half]),
             _ => _mm512_setzero_si512(),
         }
     }
@@ -387,24 +386,17 @@ impl BlockScales {
     /// The chain's next links.
     ///
     /// # Safety
-    /// The CPU has the features of [`quantized`], and `row` is one of 16.
+    /// The CPU has the features of [`quantized`].
     #[inline(always)]
-    pub(super) unsafe fn add<S: Scaling>(
-        &self,
-        half: usize,
-        dot: __m512i,
-        (x, row): (&BlockTile, usize),
-        sum: __m512,
-    ) -> __m512 {
-        // SAFETY: the CPU has AVX-512, and a tile 16 rows.
+    pub(super) unsafe fn add<S: Scaling>(&self, half: usize, dot: __m512i, x: &Factors, sum: __m512) -> __m512 {
+        // SAFETY: the CPU has AVX-512.
         unsafe {
-            let factors = x.factors.get_unchecked(row);
-            let scale = _mm512_mul_ps(self.scales[half], _mm512_set1_ps(factors.scale));
+            let scale = _mm512_mul_ps(self.scales[half], _mm512_set1_ps(x.scale));
             let sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, sum);
             if !S::MIN {
                 return sum;
             }
-            let x_sum = if S::HALVES { factors.half_scaled_sums[half] } else { factors.scaled_sum };
+            let x_sum = if S::HALVES { x.half_scaled_sums[half] } else { x.scaled_sum };
             _mm512_fmadd_ps(self.mins[half], _mm512_set1_ps(x_sum), sum)
         }
     }
