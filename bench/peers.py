@@ -79,6 +79,9 @@ def scenarios(options):
 def variants(options, scenario):
     """Name → (command without its port, path that says it is ready)."""
     found = {"motet": ([options.motet, "serve", "--model", options.model, "--threads", str(options.threads)], "/readyz")}
+    if scenario != "closed":
+        # Short steps: prompts that arrive together are answered one after the other instead of all at the end.
+        found["motet, short steps"] = (found["motet"][0] + ["--itl-target", "40ms"], "/readyz")
     slots = {"closed": max(int(n) for n in options.clients.split(",")), "prefix": 8}.get(scenario, OPEN_SLOTS)
     if options.llama_server:
         for model in options.llama_model or [options.model]:

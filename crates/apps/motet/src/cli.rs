@@ -137,7 +137,7 @@ pub(crate) struct BatchArgs {
     /// Most tokens that are computed at once [default: 512]
     #[arg(long, value_name = "N")]
     max_step_tokens: Option<String>,
-    /// What 95 % of the gaps between a reply's tokens stay within [default: 200ms]
+    /// What 95 % of the gaps between a reply's tokens stay within [default: 50ms]
     #[arg(long, value_name = "TIME")]
     itl_target: Option<String>,
     /// Compute prompts that begin alike once: on or off [default: on]

@@ -2,6 +2,7 @@
 //! tokenizer fit together.
 
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant, UNIX_EPOCH},
@@ -10,20 +11,24 @@ use std::{
 use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, StartError, TierConfig};
 use motet_hub::{Hub, HubConfig, ModelRef};
 use motet_model::{
-    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, ModelConfig, ModelError, Precision,
+    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, LoadProgress, ModelConfig, ModelError, Precision,
     gguf::{chat_template, tokenizer_spec},
 };
 use motet_text::{ChatTemplate, Tokenizer};
 
 use crate::{
-    config::{Config, EngineSettings, SpillSettings},
+    config::{Config, EngineSettings, SpillSettings, human_bytes},
     failure::Failure,
+    output::say,
     progress::DownloadProgress,
 };
 
 /// Tokens of the median request, prompt and reply together, of the conversation trace that Azure
 /// published for its language model service in 2023: 1,020 + 129.
 pub(crate) const MEDIAN_CONVERSATION: usize = 1149;
+
+/// Between two lines that say how much is loaded: models that are there sooner have none.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// A model that is ready to continue tokens.
 pub(crate) struct Loaded {
@@ -73,7 +78,14 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
         kv: settings.kv_format,
         isa: Isa::detect(),
     };
-    let executor = CpuExecutor::load(&gguf, options).map_err(|error| match error {
+    let told = Cell::new(begun);
+    let progress = |LoadProgress { bytes, total }: LoadProgress| {
+        if told.get().elapsed() >= PROGRESS_EVERY {
+            told.set(Instant::now());
+            say(&format!("Loading: {} of {}", human_bytes(bytes), human_bytes(total)));
+        }
+    };
+    let executor = CpuExecutor::load_with(&gguf, options, &progress).map_err(|error| match error {
         ModelError::File(error) => Failure::usage(error),
         error => Failure::usage(format!("engine.kv_memory: {error}")),
     })?;

@@ -1,6 +1,6 @@
 use motet_kernels::attention::Span;
 use motet_kernels::kv::{BLOCK_TOKENS, KvArena, KvFormat};
-use motet_kernels::{Isa, Precision, ThreadPool};
+use motet_kernels::{Isa, PackedMatrix, Precision, ThreadPool};
 use motet_kv::{BlockCopy, BlockId, GroupConfig};
 use motet_sched::{Capacity, Chunk, ExecuteError, Executor, StepOutput, StepPlan};
 use motet_types::TokenId;
@@ -10,7 +10,7 @@ use crate::config::{LayerGroup, ModelConfig};
 use crate::decoder::{Decoder, Spans};
 use crate::gguf::Gguf;
 use crate::kv_memory::{KvMemory, held_blocks};
-use crate::weights::Weights;
+use crate::weights::{LayerWeights, LoadProgress, Weights};
 
 /// How a model is run.
 #[derive(Debug, Clone, Copy)]
@@ -48,10 +48,19 @@ struct Lists {
 impl CpuExecutor {
     /// Reads all weights of `gguf` and reserves the arena.
     pub fn load(gguf: &Gguf, options: CpuOptions) -> Result<Self, ModelError> {
+        Self::load_with(gguf, options, &|_| {})
+    }
+
+    /// The same, and tells `progress` after every matrix.
+    pub fn load_with(
+        gguf: &Gguf,
+        options: CpuOptions,
+        progress: &dyn Fn(LoadProgress),
+    ) -> Result<Self, ModelError> {
         let config = ModelConfig::read(gguf)?;
         let pool = ThreadPool::new(options.threads);
         // Before the arena, so that a damaged file is told as such and not as a want of memory.
-        let weights = Weights::load(gguf, &config, options.precision, &pool)?;
+        let weights = Weights::load(gguf, &config, options.precision, &pool, progress)?;
         let kv = KvMemory::new(&config, options.kv, options.kv_bytes)?;
         let capacity = Capacity {
             groups: kv.shapes.clone(),
@@ -72,6 +81,13 @@ impl CpuExecutor {
             Some(window) => shape.blocks as usize * length.max(1) / held_blocks(window, length),
         };
         groups.map(room).min().unwrap_or(0)
+    }
+
+    /// Weights that a token is multiplied with: in the layers, and in the output head where its logits are wanted.
+    pub fn weights_per_token(&self) -> (u64, u64) {
+        let size = |matrix: &PackedMatrix| matrix.rows() as u64 * matrix.cols() as u64;
+        let weights = &self.decoder.weights;
+        (weights.layers.iter().flat_map(LayerWeights::matrices).map(size).sum(), size(weights.head()))
     }
 
     /// Bytes of the KV memory: a little less than was asked for.

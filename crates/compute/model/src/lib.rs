@@ -13,6 +13,7 @@ mod weights;
 pub use config::ModelConfig;
 pub use cpu::{CpuExecutor, CpuOptions};
 pub use gguf::{Gguf, GgufError};
+pub use weights::LoadProgress;
 pub use motet_kernels::kv::{BLOCK_TOKENS, KvFormat};
 pub use motet_kernels::{Isa, Precision};
 

@@ -1,6 +1,6 @@
 //! Tensors of a file, checked for shape and type, packed for the kernels.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use motet_kernels::{BlockFormat, PackedMatrix, Precision, RopeFrequencies, Source, ThreadPool};
@@ -27,6 +27,15 @@ const SUPPORTED: [(TensorType, BlockFormat); BlockFormat::ALL.len()] = [
     (TensorType::IQ4_XS, BlockFormat::IQ4_XS),
     (TensorType::MXFP4, BlockFormat::MXFP4),
 ];
+
+/// How much of a model's weights has been read and packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Bytes of the file's tensors that are packed.
+    pub bytes: u64,
+    /// Bytes of all tensors.
+    pub total: u64,
+}
 
 /// All weights of a model.
 pub(crate) struct Weights {
@@ -58,6 +67,21 @@ pub(crate) struct LayerWeights {
     pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
 }
 
+impl LayerWeights {
+    /// All matrices a token is multiplied with.
+    pub(crate) fn matrices(&self) -> [&PackedMatrix; 7] {
+        [
+            &self.query,
+            &self.key,
+            &self.value,
+            &self.attention_output,
+            &self.gate,
+            &self.up,
+            &self.down,
+        ]
+    }
+}
+
 /// Norm weights of one head, the same for all heads of a layer.
 pub(crate) struct HeadNorms {
     pub(crate) query: Vec<f32>,
@@ -72,13 +96,27 @@ impl Weights {
         config: &ModelConfig,
         precision: Precision,
         pool: &ThreadPool,
+        progress: &dyn Fn(LoadProgress),
     ) -> Result<Self, GgufError> {
         gguf.check_unchanged()?;
-        let loader = Loader { gguf, precision, pool, used: RefCell::default() };
+        let total = gguf.tensors().map(|tensor| tensor.size() as u64).sum();
+        let loader = Loader {
+            gguf,
+            precision,
+            pool,
+            used: RefCell::default(),
+            progress,
+            loaded: Cell::new(LoadProgress { bytes: 0, total }),
+        };
         let width = config.embedding;
         let embedding = loader.embedding(width)?;
         let vocab = embedding.rows();
-        let layers = (0..config.layers.len()).map(|i| loader.layer(config, i)).collect::<Result<_, _>>()?;
+        let mut layers = Vec::with_capacity(config.layers.len());
+        for index in 0..config.layers.len() {
+            layers.push(loader.layer(config, index)?);
+            // Packed weights and the file's are never both in memory as a whole.
+            gguf.give_back();
+        }
         let weights = Self {
             embedding,
             layers,
@@ -91,6 +129,7 @@ impl Weights {
         };
         loader.check_all_used(config.architecture)?;
         gguf.check_unchanged()?;
+        gguf.give_back();
         Ok(weights)
     }
 
@@ -105,6 +144,8 @@ struct Loader<'a> {
     precision: Precision,
     pool: &'a ThreadPool,
     used: RefCell<HashSet<String>>,
+    progress: &'a dyn Fn(LoadProgress),
+    loaded: Cell<LoadProgress>,
 }
 
 impl<'a> Loader<'a> {
@@ -153,7 +194,11 @@ impl<'a> Loader<'a> {
     fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<PackedMatrix, GgufError> {
         let tensor = self.tensor(name, &[cols, rows])?;
         let source = Source { format: format_of(&tensor)?, raw: tensor.data, rows, cols };
-        Ok(PackedMatrix::pack(self.pool, source, self.precision))
+        let packed = PackedMatrix::pack(self.pool, source, self.precision);
+        let LoadProgress { bytes, total } = self.loaded.get();
+        self.loaded.set(LoadProgress { bytes: bytes + tensor.data.len() as u64, total });
+        (self.progress)(self.loaded.get());
+        Ok(packed)
     }
 
     fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, GgufError> {

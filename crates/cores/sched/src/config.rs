@@ -55,7 +55,7 @@ impl Default for SchedConfig {
             lanes: vec![LaneConfig::interactive("default", 1)],
             max_running: 64,
             max_step_tokens: 512,
-            itl_target: Duration::from_millis(200),
+            itl_target: Duration::from_millis(50),
             growth_reserve: 0.02,
             ageing: Duration::from_secs(10),
             turn_tokens: 512,

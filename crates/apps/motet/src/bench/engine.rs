@@ -214,6 +214,9 @@ fn measure(path: &Path, setup: Setup, args: &EngineBenchArgs) -> Result<Map<Stri
     put("kv_arena_bytes", json!(kv_bytes));
     put("load_seconds", json!(rounded(began.elapsed().as_secs_f64())));
     put("resident_bytes", json!(resident_bytes()));
+    let (layers, head) = model.weights_per_token();
+    put("layer_weights", json!(layers));
+    put("head_weights", json!(head));
     put("runs", json!(args.runs));
     let mut bench = Bench { model, output: StepOutput::default(), layout, seed: 0 };
     let figures = bench.all(&fitting, args.runs)?;

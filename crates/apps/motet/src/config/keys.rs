@@ -69,7 +69,7 @@ pub(crate) const KEYS: [Key; 22] = [
     key(
         "engine.itl_target",
         "--itl-target",
-        "200ms",
+        "50ms",
         "what 95 % of the gaps between a reply's tokens stay within",
     ),
     key(

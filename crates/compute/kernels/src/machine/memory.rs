@@ -1,8 +1,8 @@
 //! How fast memory is read.
 
 use super::best;
-use crate::isa::{Kernel, on_isa};
 use crate::lines::{Lines, Pages};
+use crate::simd::{F32x16, LANES, SimdKernel, on_simd};
 use crate::{Isa, ThreadPool, cpus};
 
 /// Bytes that one task reads: long enough for the prefetchers, short enough to share out evenly.
@@ -30,7 +30,7 @@ pub fn read_bandwidth(pool: &ThreadPool, bytes: usize) -> f64 {
     let seconds = best(|| {
         pool.run(together, &|task| {
             let task = (first + task) % tasks;
-            on_isa(isa, Read { bytes: &bytes[task * TASK..][..TASK] });
+            on_simd(isa, Read { bytes: &bytes[task * TASK..][..TASK] });
         });
         first = (first + together) % tasks;
     });
@@ -54,18 +54,20 @@ struct Read<'a> {
     bytes: &'a [u8],
 }
 
-impl Kernel for Read<'_> {
+impl SimdKernel for Read<'_> {
     #[inline(always)]
-    fn run(self) {
-        let (words, _) = self.bytes.as_chunks::<8>();
-        let (rows, _) = words.as_chunks::<32>();
-        let mut sums = [0u64; 32];
+    fn run<F: F32x16>(self) {
+        // As many sums as hide the latency of an addition. Explicit vectors: from a loop over words the compiler
+        // makes gathers, which read at a fifth of the speed.
+        let mut sums = [F::splat(0.0); 8];
+        let (rows, _) = self.bytes.as_chunks::<{ 8 * LANES * size_of::<f32>() }>();
         for row in rows {
-            for (sum, word) in sums.iter_mut().zip(row) {
-                *sum ^= u64::from_le_bytes(*word);
+            for (lane, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: a row is eight vectors of bytes, and any bytes are floats.
+                *sum = sum.add(unsafe { F::load(row.as_ptr().cast::<f32>().add(lane * LANES)) });
             }
         }
-        std::hint::black_box(sums);
+        std::hint::black_box(sums.map(F::reduce_max));
     }
 }
 

@@ -60,6 +60,17 @@ impl Source {
         }
     }
 
+    /// Gives back the memory of pages that were read; reading them again takes them from the system's cache of the
+    /// file, or from the file. A hint: a system that refuses it keeps them.
+    #[allow(unsafe_code)]
+    pub(super) fn give_back(&self) {
+        #[cfg(unix)]
+        if let Bytes::Mapped { map, .. } = &self.bytes {
+            // SAFETY: the map is read-only and of a file, so that dropped pages come back as the file has them.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+
     /// Refuses a file that has another size or modification time than when it was opened.
     pub(super) fn check_unchanged(&self) -> Result<(), GgufError> {
         let Bytes::Mapped { map, file, modified } = &self.bytes else { return Ok(()) };
