@@ -11,7 +11,8 @@ use std::{
 use motet_engine::{CacheConfig, CacheKey, Engine, EngineConfig, StartError, TierConfig};
 use motet_hub::{Hub, HubConfig, ModelRef};
 use motet_model::{
-    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, LoadProgress, ModelConfig, ModelError, Precision,
+    BLOCK_TOKENS, CpuExecutor, CpuOptions, Gguf, Isa, KvFormat, LoadProgress, ModelConfig, ModelError,
+    Precision,
     gguf::{chat_template, tokenizer_spec},
 };
 use motet_text::{ChatTemplate, Tokenizer};

@@ -52,7 +52,8 @@ pub(crate) struct Factors {
 }
 
 impl BlockTile {
-    const ZERO: Self = Self { quants: [[0; BLOCK]; TILE_ROWS], factors: [Factors::new(0.0, [0; 2]); TILE_ROWS] };
+    const ZERO: Self =
+        Self { quants: [[0; BLOCK]; TILE_ROWS], factors: [Factors::new(0.0, [0; 2]); TILE_ROWS] };
 }
 
 impl Factors {

@@ -13,9 +13,9 @@ mod weights;
 pub use config::ModelConfig;
 pub use cpu::{CpuExecutor, CpuOptions};
 pub use gguf::{Gguf, GgufError};
-pub use weights::LoadProgress;
 pub use motet_kernels::kv::{BLOCK_TOKENS, KvFormat};
 pub use motet_kernels::{Isa, Precision};
+pub use weights::LoadProgress;
 
 /// Why a model can't be run.
 #[derive(Debug, thiserror::Error)]

@@ -70,15 +70,7 @@ pub(crate) struct LayerWeights {
 impl LayerWeights {
     /// All matrices a token is multiplied with.
     pub(crate) fn matrices(&self) -> [&PackedMatrix; 7] {
-        [
-            &self.query,
-            &self.key,
-            &self.value,
-            &self.attention_output,
-            &self.gate,
-            &self.up,
-            &self.down,
-        ]
+        [&self.query, &self.key, &self.value, &self.attention_output, &self.gate, &self.up, &self.down]
     }
 }
 

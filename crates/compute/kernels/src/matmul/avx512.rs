@@ -388,7 +388,13 @@ impl BlockScales {
     /// # Safety
     /// The CPU has the features of [`quantized`].
     #[inline(always)]
-    pub(super) unsafe fn add<S: Scaling>(&self, half: usize, dot: __m512i, x: &Factors, sum: __m512) -> __m512 {
+    pub(super) unsafe fn add<S: Scaling>(
+        &self,
+        half: usize,
+        dot: __m512i,
+        x: &Factors,
+        sum: __m512,
+    ) -> __m512 {
         // SAFETY: the CPU has AVX-512.
         unsafe {
             let scale = _mm512_mul_ps(self.scales[half], _mm512_set1_ps(x.scale));
