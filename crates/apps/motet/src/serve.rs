@@ -4,7 +4,7 @@ use std::{
 };
 
 use motet_engine::{Engine, LaneConfig, LaneKind};
-use motet_gateway::{Gateway, GatewayConfig, Lanes, ServedModel};
+use motet_gateway::{ConnectionLimits, Gateway, GatewayConfig, Lanes, ServedModel};
 use motet_model::KvFormat;
 use tokio::net::TcpListener;
 
@@ -28,7 +28,12 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
     let lanes = lanes(&config.engine.sched.lanes);
     let gateway = Gateway::new(GatewayConfig { lanes, ..GatewayConfig::default() });
     let engine = EngineSlot::default();
-    let serving = motet_gateway::serve(listener, gateway.router(), drained(engine.clone()));
+    let serving = motet_gateway::serve(
+        listener,
+        gateway.router(),
+        ConnectionLimits::default(),
+        drained(engine.clone()),
+    );
     tokio::pin!(serving);
     let model = load_into(&gateway, config, address, &engine);
     tokio::pin!(model);

@@ -27,7 +27,13 @@ async fn main() -> std::io::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!("http://{}", listener.local_addr()?);
     let shutdown = async { drop(tokio::signal::ctrl_c().await) };
-    motet_gateway::serve(listener, Arc::clone(&gateway).router(), shutdown).await
+    motet_gateway::serve(
+        listener,
+        Arc::clone(&gateway).router(),
+        motet_gateway::ConnectionLimits::default(),
+        shutdown,
+    )
+    .await
 }
 
 /// A greeting, a list and some code, so that a page has something to render.

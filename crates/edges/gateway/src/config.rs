@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use motet_protocol::ServiceTier;
 
+use crate::access::{Access, Caller};
 use crate::host::Hosts;
 
 /// Where the wall clock is read.
@@ -38,6 +39,8 @@ pub struct GatewayConfig {
     pub stall_dead: Duration,
     /// Where requests wait for their turn.
     pub lanes: Lanes,
+    /// Who may use the server, and how much; `None`: everybody who reaches it, all of it.
+    pub access: Option<Arc<dyn Access>>,
     /// Names by which requests may call this server.
     pub hosts: Hosts,
     /// The wall clock, for `created` and for templates that print the date.
@@ -57,10 +60,10 @@ pub struct Lanes {
 
 impl Lanes {
     /// The tier that a request gets, and its lane.
-    pub(crate) fn choose(self, asked: Option<ServiceTier>) -> (ServiceTier, usize) {
+    pub(crate) fn choose(self, asked: Option<ServiceTier>, caller: &Caller) -> (ServiceTier, usize) {
         match (asked, self.background) {
             (Some(ServiceTier::Flex), Some(lane)) => (ServiceTier::Flex, lane),
-            _ => (ServiceTier::Default, self.default),
+            _ => (ServiceTier::Default, caller.lane.unwrap_or(self.default)),
         }
     }
 }
@@ -78,6 +81,7 @@ impl Default for GatewayConfig {
             stall_unready: Duration::from_secs(10),
             stall_dead: Duration::from_secs(60),
             lanes: Lanes::default(),
+            access: None,
             hosts: Hosts::default(),
             clock: Arc::new(SystemTime::now),
             entropy: Arc::new(random_bits),

@@ -2,9 +2,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use motet_protocol::{ErrorBody, ErrorObject, RequestError};
 use motet_types::{ReplyError, SubmitError};
+
+use crate::access::Denial;
 
 /// How long a client is asked to wait for a model that is being loaded: a guess, as nobody knows.
 const LOADING_RETRY: Duration = Duration::from_secs(2);
@@ -52,6 +54,8 @@ pub(crate) enum ApiError {
          a proxy in front of it has to send 'Host: localhost'"
     )]
     ForeignHost(String),
+    #[error("{}", told(.0))]
+    Denied(Box<Denial>),
     #[error("the model is loading; try again in a moment")]
     Loading,
     #[error("too many requests wait to be read already; try again in a second")]
@@ -126,6 +130,7 @@ impl ApiError {
             Self::BodyTimeout(_) => invalid(S::REQUEST_TIMEOUT, "request_timeout", None),
             Self::BrokenBody => invalid(S::BAD_REQUEST, "incomplete_body", None),
             Self::ForeignHost(_) => invalid(S::FORBIDDEN, "host_not_allowed", None),
+            Self::Denied(denial) => denied(denial),
             Self::Loading => server(S::SERVICE_UNAVAILABLE, "model_loading", Some(LOADING_RETRY)),
             Self::Busy => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY)),
             Self::QueueFull { seconds, .. } | Self::TooSlow { seconds, .. } => {
@@ -183,6 +188,40 @@ impl ApiError {
     }
 }
 
+/// What a caller who is not let in is told.
+fn told(denial: &Denial) -> String {
+    match denial {
+        Denial::Unknown => "no valid API key; send one as 'Authorization: Bearer KEY'. Make one with `motet keys create`, or ask \
+                            who runs this server"
+            .to_owned(),
+        Denial::Forbidden(why) | Denial::TooLarge(why) => why.clone(),
+        Denial::Limited { what, retry_after, .. } => {
+            let seconds = retry_after.as_secs_f64();
+            format!("rate limit reached: {what}; the same request passes in {seconds:.1} s")
+        }
+        Denial::Budget { why, .. } => why.clone(),
+        Denial::Unavailable(why) => format!("{why}; try again in a moment"),
+    }
+}
+
+fn denied(denial: &Denial) -> Policy {
+    use StatusCode as S;
+    let policy =
+        |status, kind, code, retry_after| Policy { status, kind, code: Some(code), param: None, retry_after };
+    match denial {
+        Denial::Unknown => invalid(S::UNAUTHORIZED, "invalid_api_key", None),
+        Denial::Forbidden(_) => policy(S::FORBIDDEN, "permission_error", "insufficient_permissions", None),
+        Denial::Limited { retry_after, .. } => {
+            policy(S::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_exceeded", Some(*retry_after))
+        }
+        Denial::TooLarge(_) => invalid(S::BAD_REQUEST, "request_exceeds_limit", None),
+        Denial::Budget { .. } => {
+            policy(S::TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota", None)
+        }
+        Denial::Unavailable(_) => server(S::SERVICE_UNAVAILABLE, "accounts_unavailable", Some(PREPARE_RETRY)),
+    }
+}
+
 fn invalid(status: StatusCode, code: &'static str, param: Option<&str>) -> Policy {
     let param = param.map(str::to_owned);
     Policy { status, kind: "invalid_request_error", code: Some(code), param, retry_after: None }
@@ -199,12 +238,32 @@ impl IntoResponse for ApiError {
             tracing::warn!(status = status.as_u16(), error = %self, "request failed");
         }
         let mut response = (status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
         if let Some(wait) = retry_after {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+            // Whole seconds, rounded up: who obeys must not come too early.
+            let wait = Duration::from_millis(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
+            let seconds = wait.as_secs() + u64::from(wait.subsec_millis() > 0);
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             headers.insert("retry-after-ms", HeaderValue::from(wait.as_millis() as u64));
         }
+        if let Self::Denied(denial) = &self {
+            denial_headers(denial, headers);
+        }
         response
+    }
+}
+
+fn denial_headers(denial: &Denial, headers: &mut HeaderMap) {
+    match denial {
+        Denial::Unknown => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        Denial::Limited { limits, .. } => limits.write(headers),
+        // Clients retry 429 unless they are told that it is useless.
+        Denial::Budget { .. } => {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        _ => {}
     }
 }
 

@@ -1,14 +1,17 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use motet_protocol::Streaming;
 use tokio::time::Instant;
 
+use crate::access::{Ask, Caller, Settling};
 use crate::error::ApiError;
 use crate::gateway::{Gateway, Served};
+use crate::observe::RequestId;
 use crate::prepare::{self, Job};
 use crate::reply::{Reply, note_down};
 use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
@@ -22,26 +25,28 @@ const MAX_IGNORED: usize = 16;
 /// `POST /v1/chat/completions`.
 pub(crate) async fn chat(
     State(gateway): State<Arc<Gateway>>,
+    sender: Sender,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let accepted = Instant::now();
     let (served, bytes) = receive(&gateway, &headers, body).await?;
     let now = gateway.unix_seconds();
-    let job = gateway.workers.run(bytes.len(), move || prepare::chat(served, &bytes, now)).await?;
-    answer(gateway, job, accepted, "chatcmpl-", Chat).await
+    let caller = Arc::clone(&sender.caller);
+    let job = gateway.workers.run(bytes.len(), move || prepare::chat((served, caller), &bytes, now)).await?;
+    answer(gateway, job, sender, "chatcmpl-", Chat).await
 }
 
 /// `POST /v1/completions`.
 pub(crate) async fn completions(
     State(gateway): State<Arc<Gateway>>,
+    sender: Sender,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let accepted = Instant::now();
     let (served, bytes) = receive(&gateway, &headers, body).await?;
-    let job = gateway.workers.run(bytes.len(), move || prepare::completion(served, &bytes)).await?;
-    answer(gateway, job, accepted, "cmpl-", TextCompletion).await
+    let caller = Arc::clone(&sender.caller);
+    let job = gateway.workers.run(bytes.len(), move || prepare::completion((served, caller), &bytes)).await?;
+    answer(gateway, job, sender, "cmpl-", TextCompletion).await
 }
 
 /// The model, and the request's body. It is read even when there is no model: see [`body::refuse`].
@@ -58,11 +63,13 @@ async fn receive(
 async fn answer<S: Shape>(
     gateway: Arc<Gateway>,
     job: Job,
-    accepted: Instant,
+    sender: Sender,
     prefix: &str,
     shape: impl FnOnce(Envelope) -> S,
 ) -> Result<Response, ApiError> {
-    let reply = Reply::start(&gateway, &job, accepted)?;
+    let permit = permit(&gateway, &job, &sender).await?;
+    let limits = permit.limits();
+    let reply = Reply::start(&gateway, &job, sender.accepted, permit)?;
     let generation = &job.generation;
     let shape = shape(Envelope {
         id: ids::fresh(prefix, &gateway.config.entropy),
@@ -70,17 +77,51 @@ async fn answer<S: Shape>(
         served: Arc::clone(&job.served),
         has_logprobs: generation.logprobs.is_some(),
         has_usage: generation.streaming == Streaming::WithUsage,
-        service_tier: generation.service_tier.map(|tier| gateway.config.lanes.choose(Some(tier)).0),
+        service_tier: generation
+            .service_tier
+            .map(|tier| gateway.config.lanes.choose(Some(tier), &sender.caller).0),
     });
     let mut response = if generation.streaming.is_on() {
         stream::respond(gateway, reply, shape)
     } else {
         whole(&gateway, reply, generation.n, &shape).await?
     };
+    limits.write(response.headers_mut());
     if let Some(names) = ignored(&generation.unknown) {
         response.headers_mut().insert(IGNORED_PARAMETERS, names);
     }
     Ok(response)
+}
+
+/// Reserves what the job may use at most.
+async fn permit(gateway: &Gateway, job: &Job, sender: &Sender) -> Result<Settling, ApiError> {
+    let Some(access) = &gateway.config.access else { return Ok(Settling::new(None, sender.accepted)) };
+    let ask = Ask {
+        model: job.served.model.id.clone(),
+        prompt_tokens: job.prompt_tokens(),
+        output_tokens: job.output_tokens()?,
+        request_id: sender.request_id.clone(),
+    };
+    let permit = access.reserve(&sender.caller, ask).await?;
+    Ok(Settling::new(Some(permit), sender.accepted))
+}
+
+/// Who sent a request, and when.
+pub(crate) struct Sender {
+    caller: Arc<Caller>,
+    request_id: String,
+    accepted: Instant,
+}
+
+impl<S: Sync> FromRequestParts<S> for Sender {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // Both were put there by the layers around every route that has a sender.
+        let caller = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
+        let RequestId(request_id) = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
+        Ok(Self { caller, request_id, accepted: Instant::now() })
+    }
 }
 
 /// Waits for the reply and sends it as one body.

@@ -1,14 +1,17 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Json;
+use axum::extract::connect_info::ConnectInfo;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Extract};
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use axum::{Extension, Json};
+use http::{HeaderMap, StatusCode, header};
 use motet_protocol::{ModelList, ModelObject};
 use motet_types::Load;
 use serde::Serialize;
 
+use crate::access::{Caller, Denial};
 use crate::error::ApiError;
 use crate::gateway::{Gateway, State};
 
@@ -101,27 +104,42 @@ impl Health {
 }
 
 /// The metrics in the Prometheus text format.
-pub(crate) async fn metrics(Extract(gateway): Extract<Arc<Gateway>>) -> Result<Response, ApiError> {
+///
+/// Where there are accounts, they are for administrators and for this machine, where a scraper needs no key.
+pub(crate) async fn metrics(
+    Extract(gateway): Extract<Arc<Gateway>>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let is_local = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
+    if gateway.config.access.is_some() && !is_local && !gateway.caller(&headers).await?.scopes.admin {
+        let why = "metrics need a key with the scope 'admin'";
+        return Err(Denial::Forbidden(why.to_owned()).into());
+    }
     let text = gateway.metrics.render().map_err(|_| ApiError::Internal)?;
     Ok(([(header::CONTENT_TYPE, prometheus_client::encoding::prometheus_text::CONTENT_TYPE)], text)
         .into_response())
 }
 
 /// `GET /v1/models`: what can be used now, so nothing while it loads.
-pub(crate) async fn models(Extract(gateway): Extract<Arc<Gateway>>) -> Json<ModelList> {
-    let served = gateway.served().ok();
+pub(crate) async fn models(
+    Extract(gateway): Extract<Arc<Gateway>>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Json<ModelList> {
+    let served = gateway.served().ok().filter(|served| caller.may_use(&served.model.id));
     Json(ModelList::new(served.iter().map(|served| served.object()).collect()))
 }
 
 /// `GET /v1/models/{id}`, with or without its slashes encoded.
 pub(crate) async fn model(
     Extract(gateway): Extract<Arc<Gateway>>,
+    Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelObject>, ApiError> {
     let served = gateway.served()?;
     // What does not decode to text is no model's name.
     let Ok(Path(id)) = id else { return Err(ApiError::UnknownModel("\u{fffd}".into())) };
-    if served.model.id != id {
+    if served.model.id != id || !caller.may_use(&id) {
         return Err(ApiError::UnknownModel(id.chars().take(100).collect()));
     }
     Ok(Json(served.object()))

@@ -5,10 +5,11 @@
 //!
 //! 1. `observe` gives it an id, counts and times it; a panic below becomes a JSON 500. `host` turns
 //!    away what was sent to another name than this server's.
-//! 2. `body` reads it within size and time bounds.
+//! 2. `access` finds out who sent it; `body` reads it within size and time bounds.
 //! 3. `prepare` parses, renders and tokenizes on a blocking thread, a bounded number at once, and
 //!    checks everything that can be checked before a batch sees it.
-//! 4. `reply` submits one backend request per prompt and turns the events of its choices into text.
+//! 4. `access` reserves what it may use at most, and is told at the end what it used. `reply` submits one backend
+//!    request per prompt and turns the events of its choices into text.
 //! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
 //!    body.
 //!
@@ -19,6 +20,7 @@
 //! **Ready.** A [`Gateway`] answers at once, says `loading` until [`Gateway::set_ready`], and 503 to
 //! what it can't do yet.
 
+mod access;
 mod body;
 mod config;
 mod engine_metrics;
@@ -39,7 +41,8 @@ mod stream;
 mod web;
 mod wire;
 
+pub use access::{Access, Account, Ask, Caller, Denial, Outcome, Permit, RateLimit, RateLimits, Scopes};
 pub use config::{Clock, Entropy, GatewayConfig, Lanes};
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
-pub use serve::{SHUTDOWN_GRACE, serve};
+pub use serve::{ConnectionLimits, SHUTDOWN_GRACE, serve};

@@ -17,12 +17,21 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Milliseconds until the response began.
 const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
 
+/// A request's id, for its handler.
+#[derive(Clone)]
+pub(crate) struct RequestId(pub(crate) String);
+
 /// What a request that never got a response is counted as: the client closed it.
 const CLIENT_CLOSED: u16 = 499;
 
 /// Around every request: an id, a count by route and status, a log line, the time it took.
-pub(crate) async fn observe(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+pub(crate) async fn observe(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(&gateway, &request);
+    request.extensions_mut().insert(RequestId(id.clone()));
     let mut watch = Watch {
         metrics: Arc::clone(&gateway.metrics),
         route: request

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use motet_protocol::{ChatRequest, CompletionRequest, Generation, Prompt, parse_body};
+use motet_protocol::{ChatRequest, CompletionRequest, Generation, Prompt, RequestError, parse_body};
 use motet_text::{CivilTime, RenderInput};
 use motet_types::TokenId;
 use tokio::sync::Semaphore;
 
+use crate::access::Caller;
 use crate::config::GatewayConfig;
 use crate::error::{ApiError, ContextLength};
 use crate::gateway::Served;
@@ -62,6 +63,7 @@ impl Workers {
 /// A request that is ready to be submitted.
 pub(crate) struct Job {
     pub(crate) served: Arc<Served>,
+    pub(crate) caller: Arc<Caller>,
     pub(crate) generation: Generation,
     /// Each at least one token.
     pub(crate) prompts: Vec<Vec<TokenId>>,
@@ -70,9 +72,13 @@ pub(crate) struct Job {
 }
 
 /// Reads a chat request. `now` is in Unix seconds.
-pub(crate) fn chat(served: Arc<Served>, body: &[u8], now: u64) -> Result<Job, ApiError> {
+pub(crate) fn chat(
+    (served, caller): (Arc<Served>, Arc<Caller>),
+    body: &[u8],
+    now: u64,
+) -> Result<Job, ApiError> {
     let mut request = ChatRequest::from_body(&parse_body(body)?)?;
-    check_model(&served, &request.generation)?;
+    check_model(&served, &caller, &request.generation)?;
     let Some(template) = &served.model.template else {
         return Err(ApiError::Template("this model has no chat template; use /v1/completions".into()));
     };
@@ -88,23 +94,25 @@ pub(crate) fn chat(served: Arc<Served>, body: &[u8], now: u64) -> Result<Job, Ap
     };
     let tokens = template.prompt(&served.model.tokenizer, &input);
     let tokens = tokens.map_err(|error| ApiError::Template(error.to_string()))?;
-    Job { served, generation: request.generation, prompts: vec![tokens], param: "messages" }.checked()
+    let (generation, prompts) = (request.generation, vec![tokens]);
+    Job { served, caller, generation, prompts, param: "messages" }.checked()
 }
 
 /// Reads a completion request.
-pub(crate) fn completion(served: Arc<Served>, body: &[u8]) -> Result<Job, ApiError> {
+pub(crate) fn completion((served, caller): (Arc<Served>, Arc<Caller>), body: &[u8]) -> Result<Job, ApiError> {
     let request = CompletionRequest::from_body(&parse_body(body)?)?;
-    check_model(&served, &request.generation)?;
+    check_model(&served, &caller, &request.generation)?;
     let tokenize = |prompt| match prompt {
         Prompt::Text(text) => Ok(served.model.tokenizer.encode_prompt(&text)),
         Prompt::Tokens { path, ids } => check_ids(&served, &path, ids),
     };
     let prompts = request.prompts.into_iter().map(tokenize).collect::<Result<_, ApiError>>()?;
-    Job { served, generation: request.generation, prompts, param: "prompt" }.checked()
+    Job { served, caller, generation: request.generation, prompts, param: "prompt" }.checked()
 }
 
-fn check_model(served: &Served, generation: &Generation) -> Result<(), ApiError> {
-    if generation.model == served.model.id {
+/// A model that the caller may not use is one that doesn't exist for it.
+fn check_model(served: &Served, caller: &Caller, generation: &Generation) -> Result<(), ApiError> {
+    if generation.model == served.model.id && caller.may_use(&served.model.id) {
         return Ok(());
     }
     Err(ApiError::UnknownModel(generation.model.chars().take(100).collect()))
@@ -142,9 +150,35 @@ impl Job {
         if prompt.is_empty() {
             return Err(ApiError::EmptyPrompt { param: self.param });
         }
-        let limit = self.served.model.backend.model().context_length;
-        room(u32::try_from(prompt.len()).unwrap_or(u32::MAX), self.generation.max_tokens, limit)
-            .ok_or_else(|| self.too_long(prompt, limit))
+        let limit = self.context_limit();
+        let room = room(u32::try_from(prompt.len()).unwrap_or(u32::MAX), self.generation.max_tokens, limit)
+            .ok_or_else(|| self.too_long(prompt, limit))?;
+        match (self.caller.max_output, self.generation.max_tokens) {
+            (Some(most), Some(asked)) if asked > most => {
+                let name = self.generation.max_tokens_name;
+                let why = format!("is {asked}, and your account allows at most {most} tokens a reply");
+                Err(RequestError::bad_value(name, why).into())
+            }
+            (Some(most), _) => Ok(room.min(most)),
+            (None, _) => Ok(room),
+        }
+    }
+
+    /// Most tokens of prompt and reply: what the model can read, or less where the caller may.
+    pub(crate) fn context_limit(&self) -> u32 {
+        let context = self.served.model.backend.model().context_length;
+        self.caller.max_context.map_or(context, |most| context.min(most))
+    }
+
+    /// Tokens of all prompts.
+    pub(crate) fn prompt_tokens(&self) -> u64 {
+        self.prompts.iter().map(|prompt| prompt.len() as u64).sum()
+    }
+
+    /// Tokens of all replies at most.
+    pub(crate) fn output_tokens(&self) -> Result<u64, ApiError> {
+        let choices = u64::from(self.generation.best_of);
+        self.prompts.iter().try_fold(0, |sum, prompt| Ok(sum + u64::from(self.room(prompt)?) * choices))
     }
 
     pub(crate) fn too_long(&self, prompt: &[TokenId], limit: u32) -> ApiError {

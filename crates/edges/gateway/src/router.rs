@@ -11,20 +11,23 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::observe::{observe, on_panic};
-use crate::{body, handlers, health, host, web};
+use crate::{access, body, handlers, health, host, web};
 
 impl Gateway {
     /// All routes. Whatever is not one of them is the web app's, when it is asked for with GET.
     pub fn router(self: &Arc<Self>) -> Router {
+        let for_callers = Router::new()
+            .route("/v1/models", get(health::models))
+            .route("/v1/models/{*id}", get(health::model))
+            .route("/v1/chat/completions", post(handlers::chat))
+            .route("/v1/completions", post(handlers::completions))
+            .route_layer(from_fn_with_state(Arc::clone(self), access::identify));
         Router::new()
             .route("/", get(page))
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
             .route("/metrics", get(health::metrics))
-            .route("/v1/models", get(health::models))
-            .route("/v1/models/{*id}", get(health::model))
-            .route("/v1/chat/completions", post(handlers::chat))
-            .route("/v1/completions", post(handlers::completions))
+            .merge(for_callers)
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(page)
             .layer(from_fn_with_state(Arc::clone(self), host::check))

@@ -8,6 +8,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use motet_gateway::ConnectionLimits;
 use serde_json::{Value, json};
 use support::{Beat, Fake, MODEL, gateway, reply, say};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,7 +27,12 @@ async fn start(fake: &Arc<Fake>) -> Server {
     let port = listener.local_addr().unwrap().port();
     let (stop, stopped) = oneshot::channel();
     let shutdown = async move { drop(stopped.await) };
-    let task = tokio::spawn(motet_gateway::serve(listener, gateway(fake).router(), shutdown));
+    let task = tokio::spawn(motet_gateway::serve(
+        listener,
+        gateway(fake).router(),
+        ConnectionLimits::default(),
+        shutdown,
+    ));
     Server { port, stop: Some(stop), task }
 }
 

@@ -6,12 +6,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use motet_protocol::Usage;
+use motet_protocol::{FinishReason, Usage};
 use motet_types::{EventStream, Origin, Request, SamplingParams, StopTokens, SubmitError};
 use tokio::time::Instant;
 
 pub(crate) use choice::{ScoredToken, Update};
 
+use crate::access::{Outcome, Settling};
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::ids::choice_seed;
@@ -28,21 +29,48 @@ pub(crate) struct Reply {
     /// Choices per prompt.
     per_prompt: usize,
     meter: Meter,
+    /// Told when the reply is dropped.
+    permit: Settling,
+    /// How the last choice that ended did; `None` while there is none, and after a failure.
+    finish: Option<FinishReason>,
+}
+
+/// However a reply ends, it is dropped, and what it has used by then is what it costs.
+impl Drop for Reply {
+    fn drop(&mut self) {
+        let usage = self.usage();
+        let (finish, first_token, accepted) = (self.finish, self.meter.first_token, self.meter.accepted);
+        self.permit.settle(|took| Outcome {
+            prompt_tokens: u64::from(usage.prompt_tokens),
+            cached_tokens: u64::from(usage.prompt_tokens_details.cached_tokens),
+            output_tokens: u64::from(usage.completion_tokens),
+            finish,
+            ttft: first_token.map(|first| first - accepted),
+            took,
+        });
+    }
 }
 
 /// Times tokens.
 struct Meter {
     timings: Timings,
     accepted: Instant,
-    has_begun: bool,
+    first_token: Option<Instant>,
 }
 
 impl Reply {
     /// Submits a job. Either all choices are taken or none.
-    pub(crate) fn start(gateway: &Gateway, job: &Job, accepted: Instant) -> Result<Self, ApiError> {
+    ///
+    /// `permit` is settled when the reply is dropped, or at once where nothing was submitted.
+    pub(crate) fn start(
+        gateway: &Gateway,
+        job: &Job,
+        accepted: Instant,
+        permit: Settling,
+    ) -> Result<Self, ApiError> {
         let generation = &job.generation;
         let seed = generation.sampling.seed.unwrap_or_else(|| (gateway.config.entropy)());
-        let (_, lane) = gateway.config.lanes.choose(generation.service_tier);
+        let (_, lane) = gateway.config.lanes.choose(generation.service_tier, &job.caller);
         let common = request(job, seed, lane);
         let mut choices = Vec::with_capacity(job.prompts.len() * generation.best_of as usize);
         for prompt in &job.prompts {
@@ -54,8 +82,9 @@ impl Reply {
         }
         let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len() as u32).sum();
         let timings = gateway.metrics.timings(job.served.lanes.get(lane).map_or("", String::as_str));
-        let meter = Meter { timings, accepted, has_begun: false };
-        Ok(Self { choices, turn: 0, prompt_tokens, per_prompt: generation.best_of as usize, meter })
+        let meter = Meter { timings, accepted, first_token: None };
+        let per_prompt = generation.best_of as usize;
+        Ok(Self { choices, turn: 0, prompt_tokens, per_prompt, meter, permit, finish: None })
     }
 
     /// The `n` choices of each prompt with the highest log-probability per token, best first; all of them, in
@@ -85,8 +114,13 @@ impl Reply {
     /// When a choice can't go on. The others are cancelled: a reply is whole or failed.
     pub(crate) async fn next(&mut self) -> Result<Option<(usize, Update)>, ApiError> {
         let next = poll_fn(|cx| self.poll_next(cx)).await;
-        if next.is_err() {
-            self.choices.iter_mut().for_each(Choice::cancel);
+        match &next {
+            Ok(Some((_, update))) => self.finish = update.finish.or(self.finish),
+            Ok(None) => {}
+            Err(_) => {
+                self.choices.iter_mut().for_each(Choice::cancel);
+                self.finish = None;
+            }
         }
         next
     }
@@ -127,8 +161,8 @@ impl Meter {
             return;
         }
         let now = Instant::now();
-        if !self.has_begun {
-            self.has_begun = true;
+        if self.first_token.is_none() {
+            self.first_token = Some(now);
             self.timings.first_token.observe((now - self.accepted).as_secs_f64());
         }
         if let Some(before) = choice.last_token.replace(now) {
@@ -176,8 +210,12 @@ fn request(job: &Job, seed: u64, lane: usize) -> Request {
         },
         // To rank candidates takes the log-probability of each token drawn.
         logprobs: generation.logprobs.or((generation.best_of > generation.n).then_some(0)),
-        // Without accounts everyone is one tenant and one user.
-        origin: Origin { cache_namespace: generation.cache_key.clone(), lane, ..Origin::default() },
+        origin: Origin {
+            tenant: job.caller.tenant.clone(),
+            user: job.caller.user,
+            lane,
+            cache_namespace: generation.cache_key.clone(),
+        },
         deadline: None,
     }
 }
