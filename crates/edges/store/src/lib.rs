@@ -10,7 +10,7 @@
 //! - a revoked key, a disabled user or a changed role counts at once in this process, and in others when their key
 //!   cache forgets ([`KeyCacheLimits::fresh_ms`]).
 //!
-//! Locks are leaves: the key cache's is never held across an await.
+//! Locks are leaves: the key cache's and the throttle's are never held across an await or together.
 
 mod db;
 mod error;
@@ -24,6 +24,7 @@ mod principal;
 mod secret;
 mod sessions;
 mod store;
+mod throttle;
 mod users;
 
 pub use error::{Result, StoreError};
@@ -37,4 +38,5 @@ pub use sessions::{
     CreatedSession, MAX_SESSIONS_PER_USER, NewSession, SessionAuth, SessionInfo, SessionPolicy,
 };
 pub use store::{Store, StoreOptions};
+pub use throttle::{Backoff, LoginThrottle, TryLater};
 pub use users::{FirstOwner, MAX_PAGE, NewUser, Org, Role, User, UserChange};
