@@ -13,7 +13,10 @@ use sqlx::{
 use crate::error::{Result, StoreError};
 
 /// Number, what it brings, statements.
-const STEPS: &[(i64, &str, &str)] = &[(1, "identity", include_str!("../migrations/0001_identity.sql"))];
+const STEPS: &[(i64, &str, &str)] = &[
+    (1, "identity", include_str!("../migrations/0001_identity.sql")),
+    (2, "usage", include_str!("../migrations/0002_usage.sql")),
+];
 
 /// The newest version.
 const LATEST: i64 = STEPS[STEPS.len() - 1].0;

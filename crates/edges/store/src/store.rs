@@ -62,6 +62,16 @@ impl Store {
         self.db.first("SELECT 1 AS one", &[]).await.map(drop)
     }
 
+    /// Whether all that was committed is on the disk, after an effort to get it there. `false`: a reader holds it up.
+    pub(crate) async fn is_on_disk(&self) -> Result<bool> {
+        let Db::Sqlite(_) = &self.db else {
+            // PostgreSQL answers a commit when it is.
+            return Ok(true);
+        };
+        let row = self.db.first("PRAGMA wal_checkpoint(FULL)", &[]).await?;
+        row.map_or(Ok(true), |row| Ok(row.get::<i64>("busy")? == 0))
+    }
+
     /// Waits for running statements and closes the connections; later calls fail.
     pub async fn close(&self) {
         self.db.close().await;

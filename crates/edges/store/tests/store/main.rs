@@ -6,11 +6,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
 mod backends;
+mod crash;
 mod identity;
 mod keys;
 mod postgres;
 mod sessions;
 mod upgrade;
+mod usage;
 
 use backends::Database;
 
@@ -51,6 +53,11 @@ contracts! {
     sessions::a_copied_token_ends_the_session,
     sessions::of_requests_that_come_together_one_rotates,
     sessions::the_list_of_devices_is_the_users_own,
+    usage::events_count_once_and_sum_up,
+    usage::an_export_streams_every_event_in_order,
+    usage::a_writer_writes_and_leaves_nothing_behind,
+    usage::what_the_database_missed_is_written_later,
+    usage::concurrent_writers_do_not_stop_each_other,
     upgrade::a_database_of_the_first_version_opens_and_works,
     upgrade::a_newer_or_changed_database_is_refused,
     upgrade::programs_that_start_together_all_open_it,

@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use motet_store::{NewKey, NewSession, Role, Scope, Secret, Store, StoreError};
+use motet_store::{NewKey, NewSession, Owner, Role, Scope, Secret, Store, StoreError};
 
 use crate::{
     Database,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The version this program makes.
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/store/fixtures");
 
 const V1_SQLITE: &str = include_str!("fixtures/v1.sqlite.sql");
@@ -34,6 +34,11 @@ pub(crate) async fn a_database_of_the_first_version_opens_and_works(database: Da
     assert!(key.scopes.has(Scope::Chat) && key.user == ada.id);
     let session = store.authenticate_session(secret_of(fixture, "token"), 9_000).await.unwrap().unwrap();
     assert!(session.is_csrf_valid(secret_of(fixture, "csrf")));
+    // What later steps brought works with what was there.
+    let mut event = crate::usage::event("e", 0);
+    (event.org, event.user) = (ada.org.clone(), ada.id.clone());
+    store.insert_usage(&[event]).await.unwrap();
+    assert_eq!(store.month_spend(Owner::User(&ada.org, &ada.id), 0).await.unwrap(), 250);
 }
 
 /// A secret from the fixture's first lines.
