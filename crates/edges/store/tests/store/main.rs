@@ -29,11 +29,12 @@ macro_rules! contracts {
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn postgres_keeps_the_same_contracts() {
-            let Some(server) = postgres::Server::start() else { return };
+            let Some(mut server) = postgres::Server::start() else { return };
             $(
                 println!("{}", stringify!($name));
                 $module::$name(Database::postgres(&server, stringify!($name)).await).await;
             )*
+            usage::a_server_that_comes_back_gets_what_it_missed(&mut server).await;
         }
     };
 }

@@ -36,19 +36,27 @@ impl Server {
             .stdout(Stdio::null())
             .status();
         assert!(made.unwrap().success(), "initdb failed");
-        let log = fs::File::create(folder.path().join("log")).unwrap();
-        let process = as_user(&programs.join("postgres"))
-            .args(["-F", "-c", "listen_addresses=", "-c", "max_connections=60", "-D"])
-            .arg(&data)
-            .arg("-k")
-            .arg(folder.path())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let process = launch(&programs, folder.path());
         let mut server = Self { process, folder, programs };
         server.wait();
         Some(server)
+    }
+
+    /// Cuts every connection.
+    pub(crate) fn stop(&mut self) {
+        // Once it has ended its number may be another process's.
+        if self.process.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        // SIGINT is a fast shutdown: nothing is waited for, files are left in order.
+        let _ = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
+        let _ = self.process.wait();
+    }
+
+    /// Starts it again after [`Server::stop`].
+    pub(crate) fn start_again(&mut self) {
+        self.process = launch(&self.programs, self.folder.path());
+        self.wait();
     }
 
     pub(crate) fn url(&self, database: &str) -> String {
@@ -80,10 +88,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGINT is a fast shutdown: connections are cut, files are left in order.
-        let _ = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
-        let _ = self.process.wait();
+        self.stop();
     }
+}
+
+fn launch(programs: &Path, folder: &Path) -> Child {
+    let log = fs::File::create(folder.join("log")).unwrap();
+    as_user(&programs.join("postgres"))
+        .args(["-F", "-c", "listen_addresses=", "-c", "max_connections=60", "-D"])
+        .arg(folder.join("data"))
+        .arg("-k")
+        .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
 }
 
 /// The folder with the server's programs.

@@ -8,7 +8,7 @@ use motet_store::{
     UsageWriterOptions, UserId, day_of,
 };
 
-use crate::Database;
+use crate::{Database, postgres::Server};
 
 const DAY: i64 = 24 * 3_600_000;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -167,4 +167,23 @@ pub(crate) async fn concurrent_writers_do_not_stop_each_other(database: Database
     }
     assert_eq!(requests(&store).await, 400);
     assert_eq!(exported(&store, Owner::Org(&org()), 0, DAY).await.len(), 400);
+}
+
+/// The same store and writer go on: nobody has to start them again.
+pub(crate) async fn a_server_that_comes_back_gets_what_it_missed(server: &mut Server) {
+    let database = Database::postgres(server, "comes_back").await;
+    let store = database.open().await;
+    let writer = UsageWriter::start(store.clone(), &journal(&database), small()).unwrap();
+    writer.record(&event("before", 0)).unwrap();
+    assert!(writer.flush().await);
+    server.stop();
+    writer.record(&event("meanwhile", 0)).unwrap();
+    assert!(!writer.flush().await);
+    let lost = store.ping().await.unwrap_err();
+    assert!(lost.is_temporary(), "{lost:?}");
+    server.start_again();
+    writer.record(&event("after", 0)).unwrap();
+    assert!(writer.flush().await, "{:?}", writer.status());
+    assert_eq!((requests(&store).await, writer.status().problem.clone()), (3, None));
+    assert!(writer.close(PATIENCE).await);
 }
