@@ -3,7 +3,7 @@
 use super::{Outcome, Session};
 use crate::sh;
 use anyhow::Result;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The names that Chromium goes by.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -13,18 +13,26 @@ pub(crate) fn browser() -> Option<PathBuf> {
     BROWSERS.iter().find_map(|name| sh::which(name))
 }
 
+/// Where Debian keeps the programs of PostgreSQL, outside of `PATH`.
+const DEBIAN_POSTGRES: &str = "/usr/lib/postgresql";
+
+/// Installs what the Rust tests use.
+pub(crate) fn install_for_rust(_: &mut Session) -> Result<Outcome> {
+    let has_postgres = sh::which("initdb").is_some() || Path::new(DEBIAN_POSTGRES).exists();
+    install(&[("postgresql", has_postgres)])
+}
+
+/// Installs what the clients use.
+pub(crate) fn install_for_clients(_: &mut Session) -> Result<Outcome> {
+    install(&[("chromium", browser().is_some()), ("curl", sh::which("curl").is_some())])
+}
+
 /// Installs Debian packages for what is missing, where this user can; otherwise says what to install.
 /// The step that needs a tool decides what its absence means.
-pub(crate) fn install(_: &mut Session) -> Result<Outcome> {
-    let mut missing = Vec::new();
-    if browser().is_none() {
-        missing.push("chromium");
-    }
-    if sh::which("curl").is_none() {
-        missing.push("curl");
-    }
+fn install(tools: &[(&'static str, bool)]) -> Result<Outcome> {
+    let missing: Vec<&str> = tools.iter().filter(|(_, is_there)| !is_there).map(|&(name, _)| name).collect();
     if missing.is_empty() {
-        println!("chromium and curl are there");
+        println!("nothing is missing");
         return Ok(Outcome::Passed);
     }
     if !is_root() || sh::which("apt-get").is_none() {

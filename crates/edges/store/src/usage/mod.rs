@@ -1,0 +1,17 @@
+//! What was used, by whom: events, their way into the database, and reports.
+
+mod calendar;
+mod event;
+mod export;
+mod insert;
+mod journal;
+mod reader;
+mod report;
+mod writer;
+
+pub use calendar::{day_of, month_of};
+pub use event::{UsageEvent, UsageFinish, UsageId};
+pub use export::{CSV_HEADER, Span};
+pub use journal::{JournalError, Recorded};
+pub use report::{DailyUsage, UsageSum};
+pub use writer::{UsageWriter, UsageWriterOptions, UsageWriterStatus};
