@@ -19,7 +19,8 @@ const DEBIAN_POSTGRES: &str = "/usr/lib/postgresql";
 /// Installs what the Rust tests use.
 pub(crate) fn install_for_rust(_: &mut Session) -> Result<Outcome> {
     let has_postgres = sh::which("initdb").is_some() || Path::new(DEBIAN_POSTGRES).exists();
-    install(&[("postgresql", has_postgres)])
+    let has_redis = sh::which("redis-server").is_some();
+    install(&[("postgresql", has_postgres), ("redis-server", has_redis)])
 }
 
 /// Installs what the clients use.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::accounts::{KeysCommand, UsageArgs, UsersCommand};
 use crate::bench::BenchCommand;
 
 const AFTER_HELP: &str = "\
@@ -64,6 +65,14 @@ pub(crate) enum Command {
     /// List, fetch and inspect models
     #[command(subcommand)]
     Model(ModelCommand),
+    /// API keys: make, list, revoke
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// People and programs that may use the server
+    #[command(subcommand)]
+    Users(UsersCommand),
+    /// What was used, by day and model
+    Usage(UsageArgs),
     /// Measure speed: kernels, the engine, servers
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -184,12 +193,23 @@ pub(crate) struct SamplingArgs {
 /// Where to listen.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ListenArgs {
-    /// Address to listen on; loopback only, since there are no accounts yet [default: 127.0.0.1]
+    /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
     /// Port to listen on; 0 takes a free one [default: 8080]
     #[arg(long, short, value_name = "PORT", allow_negative_numbers = true)]
     port: Option<String>,
+    /// Whether requests need an API key: on, off (on loopback only), or auto: on beyond loopback
+    /// [default: auto]
+    #[arg(long, value_name = "SWITCH")]
+    auth: Option<String>,
+    /// Where accounts and usage are: sqlite:FILE or postgres://… [default: motet/motet.db in the data
+    /// folder]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// redis://… where several gateways share limits [default: in this process]
+    #[arg(long, value_name = "URL")]
+    quota_redis: Option<String>,
 }
 
 /// `motet serve`.
@@ -199,8 +219,8 @@ pub(crate) struct ServeArgs {
     listen: ListenArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Serve without accounts; the default until they exist, and allowed on loopback only
-    #[arg(long)]
+    /// The same as --auth off
+    #[arg(long, conflicts_with = "auth")]
     no_auth: bool,
     #[command(flatten)]
     batch: BatchArgs,
@@ -312,17 +332,32 @@ impl Cli {
                 all.extend(args.sampling.flags());
             }
             Command::Bench(command) => all.extend(command.flags()),
-            Command::Model(_) | Command::Completions { .. } => {}
+            Command::Model(_)
+            | Command::Keys(_)
+            | Command::Users(_)
+            | Command::Usage(_)
+            | Command::Completions { .. } => {}
         }
-        all.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect()
+        let mut flags: Vec<_> =
+            all.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
+        if let Command::Serve(ServeArgs { no_auth: true, .. }) = &self.command {
+            flags.push(("server.auth", "off".to_owned()));
+        }
+        flags
     }
 }
 
 type Flag<'a> = (&'static str, &'a Option<String>);
 
 impl ListenArgs {
-    fn flags(&self) -> [Flag<'_>; 2] {
-        [("server.host", &self.host), ("server.port", &self.port)]
+    fn flags(&self) -> [Flag<'_>; 5] {
+        [
+            ("server.host", &self.host),
+            ("server.port", &self.port),
+            ("server.auth", &self.auth),
+            ("accounts.store", &self.store),
+            ("accounts.redis", &self.quota_redis),
+        ]
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
     }
     text.push_str(
         "\nEach key is also a variable (engine.threads: MOTET_ENGINE_THREADS) and a flag (--threads);\n\
-         lanes are [[lanes]] of the file alone.\n",
+         lanes and tiers are [[lanes]] and [[tiers]] of the file alone.\n",
     );
     print(&text)
 }
@@ -35,20 +35,24 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
 /// Name, value, origin and meaning of each setting.
 fn rows(config: &Config) -> Vec<[String; 4]> {
     let keys = config.settings.iter().map(|setting| {
-        let (key, shown) = (setting.key, quoted(&setting.shown));
+        let (key, shown) = (setting.key, quoted(&without_secrets(&setting.shown)));
         [key.name.to_owned(), shown, setting.source.to_string(), key.help.to_owned()]
     });
     let lanes = config.lanes.iter().map(|lane| {
         let help = "a lane in which requests wait".to_owned();
         [format!("lanes.{}", lane.config.name), lane.shown(), lane.source.to_string(), help]
     });
-    keys.chain(lanes).collect()
+    let tiers = config.tiers.iter().map(|tier| {
+        let help = "what accounts of this tier may use".to_owned();
+        [format!("tiers.{}", tier.name), tier.shown(&config.lanes), tier.source.to_string(), help]
+    });
+    keys.chain(lanes).chain(tiers).collect()
 }
 
 fn json(config: &Config) -> serde_json::Value {
     let keys = config.settings.iter().map(|s| {
         serde_json::json!({
-            "key": s.key.name, "value": s.shown, "source": s.source.to_string(),
+            "key": s.key.name, "value": without_secrets(&s.shown), "source": s.source.to_string(),
             "variable": s.key.variable(), "flag": s.key.flag,
         })
     });
@@ -58,7 +62,23 @@ fn json(config: &Config) -> serde_json::Value {
             "source": lane.source.to_string(), "variable": null, "flag": null,
         })
     });
-    keys.chain(lanes).collect()
+    let tiers = config.tiers.iter().map(|tier| {
+        serde_json::json!({
+            "key": format!("tiers.{}", tier.name), "value": tier.shown(&config.lanes),
+            "source": tier.source.to_string(), "variable": null, "flag": null,
+        })
+    });
+    keys.chain(lanes).chain(tiers).collect()
+}
+
+/// The password of an address is nobody's business who reads over a shoulder.
+fn without_secrets(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let Some((login, place)) = rest.rsplit_once('@') else { return text.to_owned() };
+    match login.split_once(':') {
+        Some((user, _)) => format!("{scheme}://{user}:…@{place}"),
+        None => text.to_owned(),
+    }
 }
 
 fn quoted(text: &str) -> String {

@@ -4,6 +4,7 @@
 //! one module per command does the work. A command returns a [`Failure`], which is one line on
 //! standard error and an exit code.
 
+mod accounts;
 mod bench;
 mod chat;
 mod cli;
@@ -82,6 +83,9 @@ fn command(cli: &Cli) -> Result<(), Failure> {
             runtime.block_on(models::inspect(model.as_deref(), &config, *json))
         }
         Command::Config(ConfigCommand::Check(args)) => config_check::check(&raw, &config, args.json),
+        Command::Keys(command) => runtime.block_on(accounts::keys(command, &config)),
+        Command::Users(command) => runtime.block_on(accounts::users(command, &config)),
+        Command::Usage(args) => runtime.block_on(accounts::usage(args, &config)),
         Command::Bench(command) => runtime.block_on(bench::bench(command, &config)),
         Command::Completions { .. } => Ok(()),
     };

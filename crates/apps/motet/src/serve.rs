@@ -1,15 +1,16 @@
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, OnceLock},
 };
 
 use motet_engine::{Engine, LaneConfig, LaneKind};
-use motet_gateway::{ConnectionLimits, Gateway, GatewayConfig, Lanes, ServedModel};
+use motet_gateway::{Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ServedModel};
 use motet_model::KvFormat;
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Config, human_bytes, thousands},
+    accounts::Door,
+    config::{Auth, Config, human_bytes, thousands},
     failure::Failure,
     generate::warm,
     load::{Loaded, MEDIAN_CONVERSATION, find_and_load},
@@ -20,20 +21,30 @@ use crate::{
 /// Serves until a signal. The port opens before the model is there, so that a supervisor sees a live
 /// process; `/readyz` turns 200 after one real generation.
 pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
-    refuse_strangers(config.host)?;
+    let door = door(config).await?;
     let listener = bind(SocketAddr::new(config.host, config.port)).await?;
+    let served = serve_on(listener, config, door.clone()).await;
+    // What requests have used is written down once the last of them has ended.
+    if let Some(door) = door.and_then(Arc::into_inner) {
+        door.close().await;
+    }
+    served?;
+    say("Motet stopped");
+    Ok(())
+}
+
+async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>>) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(Failure::runtime)?;
     say(&format!("Motet listens on http://{address} and loads {}", config.model));
 
     let lanes = lanes(&config.engine.sched.lanes);
-    let gateway = Gateway::new(GatewayConfig { lanes, ..GatewayConfig::default() });
+    let access = door.map(|door| door as Arc<dyn Access>);
+    // A key is what a foreign page does not have; without keys the name it asks for tells it apart.
+    let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
+    let gateway = Gateway::new(GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() });
     let engine = EngineSlot::default();
-    let serving = motet_gateway::serve(
-        listener,
-        gateway.router(),
-        ConnectionLimits::default(),
-        drained(engine.clone()),
-    );
+    let limits = ConnectionLimits::default();
+    let serving = motet_gateway::serve(listener, gateway.router(), limits, drained(engine.clone()));
     tokio::pin!(serving);
     let model = load_into(&gateway, config, address, &engine);
     tokio::pin!(model);
@@ -42,9 +53,7 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
         ended = &mut serving => return ended.map_err(Failure::runtime),
         loaded = &mut model => loaded?,
     };
-    serving.await.map_err(Failure::runtime)?;
-    say("Motet stopped");
-    Ok(())
+    serving.await.map_err(Failure::runtime)
 }
 
 /// Requests go to the first lane, and those that can wait to the first background lane.
@@ -65,15 +74,25 @@ async fn drained(engine: EngineSlot) {
     }
 }
 
-/// Without accounts anyone who reaches the port may use the model, so only this machine may.
-fn refuse_strangers(host: IpAddr) -> Result<(), Failure> {
-    if host.is_loopback() {
-        return Ok(());
+/// What tells who may use the server. Without one anyone who reaches the port may, so only this machine must.
+async fn door(config: &Config) -> Result<Option<Arc<Door>>, Failure> {
+    let host = config.host;
+    match config.accounts.auth {
+        Auth::Auto if host.is_loopback() => return Ok(None),
+        Auth::Off if host.is_loopback() => return Ok(None),
+        Auth::Off => {
+            return Err(Failure::usage(format!(
+                "{host} can be reached from other machines, and without keys anyone there may use the model; \
+                 leave --no-auth and server.auth = off away, or listen on 127.0.0.1"
+            )));
+        }
+        Auth::On | Auth::Auto => {}
     }
-    Err(Failure::usage(format!(
-        "{host} can be reached from other machines, and Motet has no accounts yet to tell who may use it; \
-         listen on 127.0.0.1 and use an SSH tunnel or an authenticating proxy from elsewhere"
-    )))
+    let door = Door::open(config).await?;
+    if door.is_empty().await? {
+        say("There are no accounts yet: `motet keys create` makes the first and prints its API key");
+    }
+    Ok(Some(Arc::new(door)))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {

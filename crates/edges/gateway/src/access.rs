@@ -152,7 +152,7 @@ pub enum Denial {
     Forbidden(String),
     /// Over a limit that fills up again.
     Limited {
-        /// Which one, in words that end a sentence: "10 requests per minute".
+        /// Which one, and when to come back, in words.
         what: String,
         /// When the same request would pass.
         retry_after: Duration,

@@ -195,10 +195,7 @@ fn told(denial: &Denial) -> String {
                             who runs this server"
             .to_owned(),
         Denial::Forbidden(why) | Denial::TooLarge(why) => why.clone(),
-        Denial::Limited { what, retry_after, .. } => {
-            let seconds = retry_after.as_secs_f64();
-            format!("rate limit reached: {what}; the same request passes in {seconds:.1} s")
-        }
+        Denial::Limited { what, .. } => format!("rate limit reached: {what}"),
         Denial::Budget { why, .. } => why.clone(),
         Denial::Unavailable(why) => format!("{why}; try again in a moment"),
     }

@@ -83,6 +83,11 @@ impl Held {
         self.actual = Actual::Used { tokens, cost };
     }
 
+    /// Gives everything back, the request itself, too: it was refused further in, and nothing ran.
+    pub fn give_back(mut self) {
+        self.actual = Actual::NeverRan;
+    }
+
     /// Lets the reservation live on when half of its time is over; before, it costs a look at the clock, so
     /// whoever streams calls it with every event. False: it has expired, its place among the concurrent is
     /// gone and its tokens stay charged. Whether the reply goes on is the caller's decision.

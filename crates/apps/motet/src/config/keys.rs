@@ -22,11 +22,29 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
     Key { name, flag, default, help }
 }
 
-/// Every key that has one value; `[[lanes]]` is a list.
-pub(crate) const KEYS: [Key; 22] = [
+/// Every key that has one value; `[[lanes]]` and `[[tiers]]` are lists.
+pub(crate) const KEYS: [Key; 25] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
-    key("server.host", "--host", "127.0.0.1", "address to listen on; loopback only until accounts exist"),
+    key("server.host", "--host", "127.0.0.1", "address to listen on"),
     key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
+    key(
+        "server.auth",
+        "--auth",
+        "auto",
+        "on: requests need an API key; auto: on where other machines can reach the server",
+    ),
+    key(
+        "accounts.store",
+        "--store",
+        "auto",
+        "where accounts and usage are: sqlite:FILE or postgres://…; auto: motet/motet.db in the data folder",
+    ),
+    key(
+        "accounts.redis",
+        "--quota-redis",
+        "",
+        "redis://… where several gateways share limits; empty: in this process",
+    ),
     key(
         "engine.threads",
         "--threads",

@@ -3,19 +3,22 @@
 //! [`RawConfig`] is text with its origin: the TOML file, `MOTET_…` variables and flags, the later
 //! overriding the earlier. [`Config`] is checked and typed, with defaults filled in, and still knows
 //! where each value came from. Every key is declared once, in [`KEYS`], but
-//! for `[[lanes]]`, which is a list.
+//! for `[[lanes]]` and `[[tiers]]`, which are lists.
 
 mod keys;
 mod lanes;
 mod memory;
 mod raw;
 mod resolved;
+mod tables;
+mod tiers;
 mod values;
 
 pub(crate) use keys::KEYS;
 pub(crate) use memory::available as available_memory;
 pub(crate) use raw::{RawConfig, Sources};
-pub(crate) use resolved::{Config, EngineSettings, SamplingSettings, SpillSettings};
+pub(crate) use resolved::{Auth, Config, EngineSettings, SamplingSettings, SpillSettings};
+pub(crate) use tiers::Tier;
 pub(crate) use values::{human_bytes, thousands};
 
 /// What is wrong with a configuration, in one line.

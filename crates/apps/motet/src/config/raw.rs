@@ -12,14 +12,13 @@ use toml::{
 use super::{
     ConfigError, KEYS,
     keys::{self, Key},
-    lanes::{self, RawLane},
+    lanes::LANES,
+    tables::{self, RawTable},
+    tiers::TIERS,
 };
 
 /// Largest configuration file: a bound on what a wrong path can cost.
 const FILE_BYTES: u64 = 1 << 20;
-
-/// The key that is a list of tables; the others are single values.
-const LANES: &str = "lanes";
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +66,9 @@ pub(crate) struct Sources {
 pub(crate) struct RawConfig {
     values: BTreeMap<&'static str, Written>,
     /// The `[[lanes]]` of the file.
-    pub(crate) lanes: Vec<RawLane>,
+    pub(crate) lanes: Vec<RawTable>,
+    /// The `[[tiers]]` of the file.
+    pub(crate) tiers: Vec<RawTable>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
     /// `MOTET_…` variables that are no keys, in words.
@@ -146,10 +147,13 @@ impl RawConfig {
             let at = at(e.span().map_or(0, |span| span.start));
             ConfigError(format!("{at}: not TOML: {}", e.message()))
         })?;
-        if let Some(value) = table.get_ref().get(LANES) {
-            self.lanes = lanes::read(value, &at)?;
+        for (list, read) in [(&LANES, &mut self.lanes), (&TIERS, &mut self.tiers)] {
+            if let Some(value) = table.get_ref().get(list.name) {
+                *read = tables::read(list, value, &at)?;
+            }
         }
-        for entry in flatten("", table.get_ref()).into_iter().filter(|entry| entry.name != LANES) {
+        let is_list = |entry: &Entry| [LANES.name, TIERS.name].contains(&entry.name.as_str());
+        for entry in flatten("", table.get_ref()).into_iter().filter(|entry| !is_list(entry)) {
             let source = at(entry.offset);
             let Some(key) = keys::find(&entry.name) else {
                 let hint = keys::similar_key(&entry.name).map_or_else(

@@ -11,6 +11,7 @@ use super::{
     lanes::{self, Lane},
     memory::{self, KvMemory},
     raw::Source,
+    tiers::{self, Tier},
     values,
 };
 
@@ -25,10 +26,32 @@ pub(crate) struct Config {
     /// System message of chat and run.
     pub(crate) system: Option<String>,
     pub(crate) log: LogSettings,
+    pub(crate) accounts: AccountSettings,
     /// At least one; the first is interactive.
     pub(crate) lanes: Vec<Lane>,
+    /// At least one; the first is for accounts whose tier is none of them.
+    pub(crate) tiers: Vec<Tier>,
     /// Every key in the order of [`KEYS`], for `config check`.
     pub(crate) settings: Vec<Setting>,
+}
+
+/// Whether requests need a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Auth {
+    On,
+    Off,
+    /// Where other machines can reach the server.
+    Auto,
+}
+
+/// Who may use the server, and where that is written down.
+#[derive(Debug, Clone)]
+pub(crate) struct AccountSettings {
+    pub(crate) auth: Auth,
+    /// `None`: a file in the data folder.
+    pub(crate) store: Option<String>,
+    /// `None`: limits are kept in this process.
+    pub(crate) redis: Option<String>,
 }
 
 /// What the engine may use, and how it shares it.
@@ -87,7 +110,13 @@ impl Config {
         let model = reader.read("model", values::model)?;
         let host = reader.read("server.host", values::host)?;
         let port = reader.read("server.port", values::port)?;
+        let accounts = AccountSettings {
+            auth: reader.read("server.auth", values::auth)?,
+            store: reader.read("accounts.store", values::store)?,
+            redis: reader.read("accounts.redis", values::redis)?,
+        };
         let lanes = lanes::resolve(&raw.lanes)?;
+        let tiers = tiers::resolve(&raw.tiers, &lanes)?;
         let engine = engine(&mut reader, &lanes)?;
         let params = SamplingParams {
             temperature: reader.read("sampling.temperature", |text| values::number(text, 0.0, 2.0))?,
@@ -110,7 +139,7 @@ impl Config {
         };
         let settings = reader.settings;
         debug_assert_eq!(settings.len(), KEYS.len(), "every key is resolved");
-        Ok(Self { model, host, port, engine, sampling, system, log, lanes, settings })
+        Ok(Self { model, host, port, engine, sampling, system, log, accounts, lanes, tiers, settings })
     }
 }
 

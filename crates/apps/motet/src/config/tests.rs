@@ -74,7 +74,7 @@ fn mistakes_say_where_and_what_is_right() {
     check("\n[server]\nprot = 1", &[], "config.toml:3: unknown key server.prot; did you mean server.port?");
     check("port = 1", &[], "config.toml:1: unknown key port; did you mean server.port?");
     check("[zoo]\nx = 1", &[], "config.toml:1: unknown key zoo; `motet config check` lists all");
-    check("server = 3", &[], "config.toml:1: unknown key server; did you mean server.port?");
+    check("server = 3", &[], "config.toml:1: unknown key server; did you mean server.auth?");
     check("[server]\nport = [1]", &[], "config.toml:2: server.port takes one value, not a list or a table");
     check(
         "[server]\nport = 99999",

@@ -10,6 +10,7 @@ use motet_hub::ModelRef;
 use motet_model::KvFormat;
 
 use super::memory::KvMemory;
+use super::resolved::Auth;
 
 /// `localhost` or an IP address.
 pub(crate) fn host(text: &str) -> Result<IpAddr, String> {
@@ -22,6 +23,33 @@ pub(crate) fn host(text: &str) -> Result<IpAddr, String> {
 
 pub(crate) fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| "not a port; write a number from 0 to 65535".to_owned())
+}
+
+pub(crate) fn auth(text: &str) -> Result<Auth, String> {
+    Ok(match choice(text, &["auto", "on", "off"])? {
+        "on" => Auth::On,
+        "off" => Auth::Off,
+        _ => Auth::Auto,
+    })
+}
+
+/// `auto` is `None`.
+pub(crate) fn store(text: &str) -> Result<Option<String>, String> {
+    let is_known = ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+    match text {
+        "auto" => Ok(None),
+        _ if is_known => Ok(Some(text.to_owned())),
+        _ => Err("not a database; write sqlite:FILE, postgres://USER:PASSWORD@HOST/NAME, or auto".to_owned()),
+    }
+}
+
+/// Nothing is `None`.
+pub(crate) fn redis(text: &str) -> Result<Option<String>, String> {
+    match text {
+        "" => Ok(None),
+        _ if text.starts_with("redis://") => Ok(Some(text.to_owned())),
+        _ => Err("not a Redis server; write redis://HOST:PORT, or nothing".to_owned()),
+    }
 }
 
 pub(crate) fn model(text: &str) -> Result<ModelRef, String> {

@@ -3,6 +3,7 @@
 // Helpers of tests may fail as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+mod accounts;
 mod bench;
 mod config;
 mod help;

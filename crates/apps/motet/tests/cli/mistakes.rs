@@ -47,7 +47,7 @@ fn flags_that_do_not_exist() {
 fn strangers_are_refused() {
     let world = World::new();
     for host in ["0.0.0.0", "192.0.2.7", "::"] {
-        check(&world, &["serve", "--host", host], "no accounts yet");
+        check(&world, &["serve", "--no-auth", "--host", host], "can be reached from other machines");
         check(&world, &["serve", "--host", host, "--no-auth"], "127.0.0.1");
     }
 }

@@ -107,10 +107,19 @@ impl Server {
 
     /// Posts JSON; the caller reads the answer as it comes.
     pub fn post(&self, path: &str, body: &serde_json::Value) -> Reply {
+        self.post_with("", path, body)
+    }
+
+    /// Posts JSON with a key.
+    pub fn post_as(&self, key: &str, path: &str, body: &serde_json::Value) -> Reply {
+        self.post_with(&format!("Authorization: Bearer {key}\r\n"), path, body)
+    }
+
+    fn post_with(&self, headers: &str, path: &str, body: &serde_json::Value) -> Reply {
         let body = body.to_string();
         self.send(&format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
+             {headers}Content-Length: {}\r\n\r\n{body}",
             body.len()
         ))
     }

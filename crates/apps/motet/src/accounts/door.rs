@@ -1,0 +1,251 @@
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, header};
+use motet_gateway::{Access, Account, Ask, Caller, Denial, Outcome, Permit, RateLimit, RateLimits, Scopes};
+use motet_limits::{
+    Gauge, Held, Keeper, Kind, MemoryQuota, Policy, QuotaError, QuotaStore, RedisConfig, RedisQuota, Refusal,
+    Request, Retry, Scope as QuotaScope,
+};
+use motet_protocol::FinishReason;
+use motet_store::{
+    KeyId, OrgId, Principal, Scope, Store, UsageEvent, UsageFinish, UsageId, UsageWriter, UsageWriterOptions,
+    UserId,
+};
+
+use super::{data_folder, now, open};
+use crate::{
+    config::{Config, Tier},
+    failure::Failure,
+};
+
+/// How long who is over the limit on replies at once is asked to wait: one of them ends within seconds as a rule, and
+/// at the latest when its reservation does.
+const CONCURRENT_RETRY: Duration = Duration::from_secs(5);
+/// How long the end of the server waits for what was used to be written down.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Knows accounts by their keys, keeps them within their tiers, and writes down what they use.
+pub(crate) struct Door {
+    store: Store,
+    keeper: Keeper,
+    usage: Arc<UsageWriter>,
+    tiers: Vec<Tier>,
+}
+
+impl Door {
+    /// Opens the database, the quotas and the journal of usage.
+    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
+        let store = open(config).await?;
+        let quotas: Arc<dyn QuotaStore> = match &config.accounts.redis {
+            None => Arc::new(MemoryQuota::new(MemoryQuota::HOLD)),
+            Some(url) => Arc::new(RedisQuota::open(RedisConfig::new(url.as_str())).map_err(Failure::usage)?),
+        };
+        let folder = data_folder()?.join("usage");
+        let usage = UsageWriter::start(store.clone(), &folder, UsageWriterOptions::default());
+        let usage = usage
+            .map_err(|e| Failure::usage(format!("the journal of usage in {}: {e}", folder.display())))?;
+        Ok(Self { store, keeper: Keeper::new(quotas), usage: Arc::new(usage), tiers: config.tiers.clone() })
+    }
+
+    /// Whether nobody could use the server yet.
+    pub(crate) async fn is_empty(&self) -> Result<bool, Failure> {
+        self.store.is_empty().await.map_err(Failure::runtime)
+    }
+
+    /// Writes what is left, as far as the database answers.
+    pub(crate) async fn close(self) {
+        self.keeper.close(PATIENCE).await;
+        if let Some(usage) = Arc::into_inner(self.usage) {
+            usage.close(PATIENCE).await;
+        }
+        self.store.close().await;
+    }
+
+    /// An account's tier; the first for one whose tier is not configured any more.
+    fn tier(&self, name: &str) -> &Tier {
+        self.tiers.iter().find(|tier| tier.name == name).unwrap_or(&self.tiers[0])
+    }
+
+    fn caller(&self, principal: &Principal) -> Caller {
+        let tier = self.tier(&principal.tier);
+        let mut user = DefaultHasher::new();
+        principal.user.as_str().hash(&mut user);
+        Caller {
+            tenant: principal.org.as_str().to_owned(),
+            user: user.finish(),
+            lane: Some(tier.lane),
+            scopes: Scopes {
+                inference: principal.scopes.has(Scope::Chat),
+                admin: principal.scopes.has(Scope::Admin),
+            },
+            max_context: tier.max_context,
+            max_output: tier.max_output,
+            models: tier.models.clone(),
+            account: Account {
+                user: principal.user.as_str().to_owned(),
+                key: principal.key_id().map(|key| key.as_str().to_owned()),
+                tier: tier.name.clone(),
+            },
+        }
+    }
+}
+
+impl Access for Door {
+    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
+        Box::pin(async move {
+            let key = bearer(headers).ok_or(Denial::Unknown)?;
+            match self.store.authenticate_key(key, now()).await {
+                Ok(Some(principal)) => Ok(Arc::new(self.caller(&principal))),
+                Ok(None) => Err(Denial::Unknown),
+                Err(error) => {
+                    tracing::warn!(%error, "keys can't be checked");
+                    Err(Denial::Unavailable("API keys can't be checked now".to_owned()))
+                }
+            }
+        })
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        caller: &'a Arc<Caller>,
+        ask: Ask,
+    ) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>> {
+        Box::pin(async move {
+            let tier = self.tier(&caller.account.tier);
+            let request = Request {
+                scope: QuotaScope::new(&caller.tenant, &caller.account.user, &ask.model),
+                policy: Policy { user: tier.limits, ..Policy::default() },
+                prompt: ask.prompt_tokens,
+                output: ask.output_tokens,
+                estimate: 0,
+                cost: tier.cost(ask.prompt_tokens, ask.output_tokens),
+            };
+            let held = self.keeper.hold(&request).await.map_err(denial)?;
+            let (usage, caller, tier) = (Arc::clone(&self.usage), Arc::clone(caller), tier.clone());
+            Ok(Box::new(Ticket { held: Some(held), usage, caller, ask, tier }) as Box<dyn Permit>)
+        })
+    }
+}
+
+/// The key of `Authorization: Bearer KEY`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim()).filter(|key| !key.is_empty())
+}
+
+fn denial(error: QuotaError) -> Denial {
+    match error {
+        QuotaError::Refused(refusal) => refused(&refusal),
+        QuotaError::Unavailable(error) => {
+            tracing::warn!(%error, "limits can't be checked");
+            Denial::Unavailable("limits can't be checked now".to_owned())
+        }
+        QuotaError::Full => Denial::Unavailable(QuotaError::Full.to_string()),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Denial {
+    let what = refusal.to_string();
+    match (refusal.kind, refusal.retry) {
+        (Kind::Budget, retry) => {
+            Denial::Budget { why: what, retry_after: retry.wait().unwrap_or(Duration::MAX) }
+        }
+        (_, Retry::Never) if refusal.limit == 0 => Denial::Forbidden(what),
+        (_, Retry::Never) => Denial::TooLarge(what),
+        (_, Retry::Within(wait)) => {
+            let retry_after = wait.min(CONCURRENT_RETRY);
+            Denial::Limited {
+                what,
+                retry_after,
+                limits: limits(refusal.status.requests(), refusal.status.tokens()),
+            }
+        }
+        (_, Retry::After(retry_after)) => Denial::Limited {
+            what,
+            retry_after,
+            limits: limits(refusal.status.requests(), refusal.status.tokens()),
+        },
+    }
+}
+
+fn limits(requests: Option<&Gauge>, tokens: Option<&Gauge>) -> RateLimits {
+    let limit = |gauge: &Gauge| RateLimit {
+        limit: gauge.limit,
+        remaining: gauge.remaining,
+        reset: gauge.reset_after,
+    };
+    RateLimits { requests: requests.map(limit), tokens: tokens.map(limit) }
+}
+
+/// A reservation, and what is needed to write its use down.
+struct Ticket {
+    /// Until it is settled.
+    held: Option<Held>,
+    usage: Arc<UsageWriter>,
+    caller: Arc<Caller>,
+    ask: Ask,
+    tier: Tier,
+}
+
+impl Permit for Ticket {
+    fn limits(&self) -> RateLimits {
+        let status = self.held.as_ref().map(|held| &held.reservation().status);
+        status.map_or(RateLimits::default(), |status| limits(status.requests(), status.tokens()))
+    }
+
+    fn settle(mut self: Box<Self>, outcome: Outcome) {
+        let cost = self.tier.cost(outcome.prompt_tokens, outcome.output_tokens);
+        if let Some(mut held) = self.held.take() {
+            // Settled by the keeper's task when it is dropped here.
+            held.report(outcome.prompt_tokens + outcome.output_tokens, cost);
+        }
+        if let Err(error) = self.event(&outcome, cost).map(|event| self.usage.record(&event)) {
+            tracing::error!(%error, id = self.ask.request_id, "what a request used is not written down");
+        }
+    }
+}
+
+impl Ticket {
+    fn event(&self, outcome: &Outcome, cost: u64) -> Result<UsageEvent, motet_store::StoreError> {
+        let at = now();
+        let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        Ok(UsageEvent {
+            id: UsageId::new(at)?,
+            at,
+            org: OrgId::new(self.caller.tenant.as_str()),
+            user: UserId::new(self.caller.account.user.as_str()),
+            key: self.caller.account.key.as_deref().map(KeyId::new),
+            request_id: self.ask.request_id.clone(),
+            model: self.ask.model.clone(),
+            tier: self.tier.name.clone(),
+            finish: match outcome.finish {
+                Some(FinishReason::Stop) => UsageFinish::Stop,
+                Some(FinishReason::Length) => UsageFinish::Length,
+                None => UsageFinish::Cancelled,
+            },
+            prompt_tokens: count(outcome.prompt_tokens),
+            cached_tokens: count(outcome.cached_tokens),
+            output_tokens: count(outcome.output_tokens),
+            reasoning_tokens: 0,
+            queue_ms: 0,
+            ttft_ms: outcome.ttft.map(millis),
+            duration_ms: millis(outcome.took),
+            cost_micros: i64::try_from(cost).unwrap_or(i64::MAX),
+        })
+    }
+}
+
+/// One that was never computed gives back the request itself, too.
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            held.give_back();
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Accounts: who may use the server, what they may use, and what they have used.
+//!
+//! `door` is what the gateway asks; `keys`, `users` and `usage` are the commands of the same names, which work on
+//! the database itself, beside a running server or without one.
+
+mod door;
+mod keys;
+mod usage;
+mod users;
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use motet_store::{NewUser, Org, OrgId, Role, Store, User};
+
+pub(crate) use door::Door;
+pub(crate) use keys::{KeysCommand, keys};
+pub(crate) use usage::{UsageArgs, usage};
+pub(crate) use users::{UsersCommand, users};
+
+use crate::{config::Config, failure::Failure};
+
+/// The organisation that is made for the first user.
+const FIRST_ORG: &str = "default";
+/// The user that is made for the first key.
+const FIRST_USER: &str = "owner";
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Opens the configured database; a file is made where there is none.
+async fn open(config: &Config) -> Result<Store, Failure> {
+    let url = match &config.accounts.store {
+        Some(url) => url.clone(),
+        None => {
+            let folder = data_folder()?;
+            std::fs::create_dir_all(&folder).map_err(|e| {
+                Failure::usage(format!(
+                    "the folder {} can't be made: {e}; set accounts.store",
+                    folder.display()
+                ))
+            })?;
+            format!("sqlite:{}", folder.join("motet.db").display())
+        }
+    };
+    Store::open(&url).await.map_err(Failure::usage)
+}
+
+/// `motet` in the user's data folder.
+fn data_folder() -> Result<PathBuf, Failure> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
+    let home = home.ok_or_else(|| {
+        Failure::usage("there is no home folder to keep accounts in; set accounts.store or XDG_DATA_HOME")
+    })?;
+    Ok(home.join("motet"))
+}
+
+/// The organisation of this machine's accounts: the first.
+async fn org(store: &Store) -> Result<Option<Org>, Failure> {
+    Ok(store.orgs(None).await.map_err(Failure::runtime)?.into_iter().next())
+}
+
+async fn org_or_hint(store: &Store) -> Result<Org, Failure> {
+    org(store).await?.ok_or_else(no_accounts)
+}
+
+fn no_accounts() -> Failure {
+    Failure::usage("there are no accounts yet; `motet keys create` makes the first and its key")
+}
+
+/// The user of this login.
+async fn user(store: &Store, login: &str) -> Result<User, Failure> {
+    let found = store.user_by_login(login).await.map_err(Failure::runtime)?;
+    found.ok_or_else(|| {
+        Failure::usage(format!(
+            "there is no user {login:?}; `motet users list` shows all, `motet users create {login}` makes it"
+        ))
+    })
+}
+
+/// Makes a user; the first one is the owner of an organisation that is made for it.
+async fn create_user(store: &Store, new: &NewAccount<'_>) -> Result<User, Failure> {
+    let (org, role) = match org(store).await? {
+        Some(org) => (org.id, new.role.unwrap_or(Role::Member)),
+        None => {
+            let org = store.create_org(FIRST_ORG, now()).await.map_err(Failure::runtime)?;
+            (org.id, Role::Owner)
+        }
+    };
+    make(store, &org, role, new).await
+}
+
+async fn make(store: &Store, org: &OrgId, role: Role, new: &NewAccount<'_>) -> Result<User, Failure> {
+    let display_name = new.display_name.unwrap_or(new.login);
+    let user = NewUser { org, login: new.login, display_name, role, tier: new.tier, password: None };
+    store.create_user(&user, now()).await.map_err(Failure::usage)
+}
+
+/// What a new account is to be.
+struct NewAccount<'a> {
+    login: &'a str,
+    display_name: Option<&'a str>,
+    role: Option<Role>,
+    tier: &'a str,
+}
+
+/// A day as people write it.
+fn date(days: i64) -> String {
+    // Days to a date in the civil calendar: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Rows as columns; the first row is the heading.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (days, text) in
+            [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_787, "2026-11-30")]
+        {
+            assert_eq!(date(days), text);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+use serde_json::json;
+
+use crate::support::{Server, World};
+
+const TIERS: &str = "
+[[tiers]]
+name = 'free'
+requests_per_minute = 2
+max_output = 8
+input_price = 1.0
+output_price = 2.5
+
+[[tiers]]
+name = 'pro'
+";
+
+impl World {
+    fn with_tiers() -> (Self, String) {
+        let world = Self::new();
+        let config = world.home.path().join("motet.toml");
+        std::fs::write(&config, TIERS).unwrap();
+        (world, config.to_str().unwrap().to_owned())
+    }
+
+    /// Standard output of a command that succeeds.
+    fn said(&self, args: &[&str]) -> String {
+        let (code, out, err) = self.run(args);
+        assert_eq!(code, 0, "{args:?}: {err}");
+        out
+    }
+
+    /// Standard error of a command that fails.
+    fn refused(&self, args: &[&str]) -> String {
+        let (code, out, err) = self.run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        err
+    }
+}
+
+#[test]
+fn keys_are_made_used_and_revoked() {
+    let (world, config) = World::with_tiers();
+    let with = |args: &[&str]| -> String { world.said(&[&["--config", &config], args].concat()) };
+    let owners = with(&["keys", "create"]).trim().to_owned();
+    assert!(owners.starts_with("mk-") && owners.len() > 30);
+    with(&["users", "create", "ann", "--tier", "pro"]);
+    let anns = with(&["keys", "create", "--user", "ann", "--name", "laptop"]).trim().to_owned();
+    let listed = with(&["keys", "list"]);
+    assert!(listed.contains("laptop") && !listed.contains(&anns), "{listed}");
+
+    let server = Server::start(&world, &world.model.path(), &["--config", &config, "--auth", "on"]);
+    server.line("Ready: ");
+    let body = json!({"model": "tiny", "prompt": "hello", "max_tokens": 4, "ignore_eos": true});
+    let post = |key: &str| server.post_as(key, "/v1/completions", &body).read();
+    assert_eq!(server.post("/v1/completions", &body).read().status, 401);
+    assert_eq!(post("mk-nothing").status, 401);
+    // Two requests a minute of the one tier, and no limit on the other.
+    assert_eq!([post(&owners).status, post(&owners).status, post(&owners).status], [200, 200, 429]);
+    assert!((0..4).all(|_| post(&anns).status == 200));
+    let long = json!({"model": "tiny", "prompt": "hello", "max_tokens": 9});
+    let refused = server.post_as(&owners, "/v1/completions", &long).read();
+    assert!(refused.status == 400 && refused.body.contains("at most 8 tokens"), "{}", refused.body);
+    // A page and its health need no key.
+    assert_eq!(server.get("/healthz").status, 200);
+
+    server.signal("-TERM");
+    server.line("Motet stopped");
+    let usage = with(&["usage", "--export", "csv"]);
+    assert_eq!(usage.lines().count(), 1 + 6, "{usage}");
+    let owner = with(&["usage", "--user", "owner", "--json"]);
+    let owner: serde_json::Value = serde_json::from_str(&owner).unwrap();
+    assert_eq!((&owner[0]["requests"], &owner[0]["output_tokens"]), (&json!(2), &json!(8)));
+    let prompt = owner[0]["prompt_tokens"].as_i64().unwrap();
+    assert_eq!(owner[0]["cost_micros"].as_i64().unwrap(), prompt + 20);
+
+    let id = listed.lines().find(|line| line.contains("laptop")).unwrap().split(' ').next().unwrap();
+    with(&["keys", "revoke", id]);
+    assert!(with(&["keys", "list"]).contains("revoked"));
+    let server = Server::start(&world, &world.model.path(), &["--config", &config, "--auth", "on"]);
+    server.line("Ready: ");
+    assert_eq!(server.post_as(&anns, "/v1/completions", &body).read().status, 401);
+    assert_eq!(server.post_as(&owners, "/v1/completions", &body).read().status, 200);
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let (world, config) = World::with_tiers();
+    let check = |args: &[&str], part: &str| {
+        let said = world.refused(&[&["--config", &config], args].concat());
+        assert!(said.contains(part) && said.lines().count() <= 2, "{args:?}: {said}");
+    };
+    check(&["keys", "list"], "motet keys create");
+    check(&["usage"], "there are no accounts yet");
+    check(&["keys", "create", "--scopes", "everything"], "chat, embeddings, batches, usage, admin");
+    check(&["keys", "create", "--user", "ann"], "motet users create ann");
+    check(&["users", "create", "ann", "--tier", "gold"], "free, pro");
+    check(&["serve", "--host", "0.0.0.0", "--no-auth"], "0.0.0.0 can be reached from other machines");
+    check(&["serve", "--store", "mysql://x"], "sqlite:FILE");
+    check(&["serve", "--quota-redis", "localhost"], "redis://HOST:PORT");
+}
+
+#[test]
+fn addresses_hide_their_passwords() {
+    let world = World::new();
+    let shown = world.said(&["config", "check", "--store", "postgres://motet:hunter2@db/motet"]);
+    assert!(shown.contains("postgres://motet:…@db/motet") && !shown.contains("hunter2"), "{shown}");
+}
