@@ -74,10 +74,13 @@ fn json(config: &Config) -> serde_json::Value {
 /// The password of an address is nobody's business who reads over a shoulder.
 fn without_secrets(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let Some((login, place)) = rest.rsplit_once('@') else { return text.to_owned() };
-    match login.split_once(':') {
-        Some((user, _)) => format!("{scheme}://{user}:…@{place}"),
-        None => text.to_owned(),
+    let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?…"));
+    match rest.rsplit_once('@') {
+        Some((login, place)) if login.contains(':') => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:…@{place}{query}")
+        }
+        _ => format!("{scheme}://{rest}{query}"),
     }
 }
 

@@ -7,6 +7,9 @@ use crate::{Caps, Kind, Level, Millis, calendar};
 pub struct Balance {
     /// By number of [`Kind`], in its [`unit`](Kind::unit)s; 0 where there is no limit.
     pub used: [u64; 5],
+    /// How many parts of requests, of tokens, come back each millisecond: the limit per minute at the last change, which
+    /// may be another than that of today. 0 where nothing was used.
+    pub rates: [u64; 2],
     /// Where no more replies may run at once: when enough reservations will have expired for one more. Otherwise 0.
     pub frees_at: Millis,
 }
@@ -24,6 +27,11 @@ impl Balances {
     /// What is used, in the kind's units.
     pub(crate) fn used(&self, level: Level, kind: Kind) -> u64 {
         self.levels[level as usize].used[kind as usize]
+    }
+
+    /// How many parts of a bucket come back each millisecond.
+    pub(crate) fn rate(&self, level: Level, kind: Kind) -> u64 {
+        self.levels[level as usize].rates.get(kind as usize).map_or(1, |rate| (*rate).max(1))
     }
 
     /// How many more a limit allows now.
@@ -85,7 +93,7 @@ impl Status {
 pub fn status(caps: &Caps, balances: &Balances) -> Status {
     let gauge = |(level, kind, limit): (Level, Kind, u64)| {
         let reset = match kind {
-            Kind::Requests | Kind::Tokens => balances.used(level, kind).div_ceil(limit.max(1)),
+            Kind::Requests | Kind::Tokens => balances.used(level, kind).div_ceil(balances.rate(level, kind)),
             Kind::DayTokens | Kind::Budget if balances.used(level, kind) == 0 => 0,
             Kind::DayTokens | Kind::Budget => balances.window_left(kind),
             Kind::Concurrent => balances.levels[level as usize].frees_at.saturating_sub(balances.now),

@@ -147,6 +147,7 @@ impl Meter {
                 of(Kind::Concurrent, live),
                 of(Kind::Budget, self.month.used(calendar::month(now))),
             ],
+            rates: [of(Kind::Requests, self.requests.rate), of(Kind::Tokens, self.tokens.rate)],
             frees_at: frees_at.map_or(0, |(at, _)| *at),
         }
     }

@@ -52,7 +52,9 @@ pub fn refusal(caps: &Caps, balances: &Balances, need: Need) -> Option<Refusal> 
             (balances.used(level, kind) + needed * kind.unit()).checked_sub(limit * kind.unit() + 1)?;
         let retry = match kind {
             _ if needed > limit => Retry::Never,
-            Kind::Requests | Kind::Tokens => Retry::After(millis((excess + 1).div_ceil(limit.max(1)))),
+            Kind::Requests | Kind::Tokens => {
+                Retry::After(millis((excess + 1).div_ceil(balances.rate(level, kind))))
+            }
             Kind::DayTokens | Kind::Budget => Retry::After(millis(balances.window_left(kind))),
             Kind::Concurrent => {
                 Retry::Within(millis(balances.levels[level as usize].frees_at.saturating_sub(balances.now)))

@@ -159,6 +159,20 @@ fn a_crash_gives_its_place_back_and_keeps_its_tokens() {
     assert_eq!(desk.left(NOON + 1_500_000, policy, Kind::DayTokens), 790);
 }
 
+/// What was used under the old limit comes back at its rate until the next charge, and the refusal knows.
+#[test]
+fn a_limit_that_was_lowered() {
+    let mut desk = Desk::new();
+    let limit = |requests| of_tenant(Limits { requests_per_minute: Some(requests), ..NONE });
+    assert_eq!(desk.passed(NOON, &request(limit(10), 1, 1), 9), 9);
+    let low = request(limit(2), 1, 1);
+    let refusal = desk.ask(NOON, &low).expect_err("nine of two");
+    // Eight have to come back, ten do in a minute.
+    assert_eq!(refusal.retry, Retry::After(Duration::from_secs(48)));
+    assert!(desk.ask(NOON + 47_999, &low).is_err());
+    assert!(desk.ask(NOON + 48_000, &low).is_ok());
+}
+
 #[test]
 fn days_and_months_begin_at_midnight_in_utc() {
     let policy = of_tenant(Limits { tokens_per_day: Some(10), budget_per_month: Some(2_500_000), ..NONE });

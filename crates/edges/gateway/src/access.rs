@@ -115,12 +115,23 @@ pub struct Outcome {
     pub cached_tokens: u64,
     /// Tokens generated.
     pub output_tokens: u64,
-    /// How it ended; `None` where it was cancelled or failed.
-    pub finish: Option<FinishReason>,
+    /// How it ended.
+    pub end: End,
     /// From the request's arrival to the first token.
     pub ttft: Option<Duration>,
     /// From the request's arrival to the end.
     pub took: Duration,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All its choices did; the last one like this.
+    Finished(FinishReason),
+    /// The client left before.
+    Cancelled,
+    /// The backend gave up.
+    Failed,
 }
 
 /// Limits by the minute, for headers.

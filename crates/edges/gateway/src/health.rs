@@ -1,7 +1,5 @@
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::connect_info::ConnectInfo;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Extract};
 use axum::response::{IntoResponse, Response};
@@ -105,14 +103,12 @@ impl Health {
 
 /// The metrics in the Prometheus text format.
 ///
-/// Where there are accounts, they are for administrators and for this machine, where a scraper needs no key.
+/// Where there are accounts, they are for administrators. A loopback peer is no exception: it may be a proxy.
 pub(crate) async fn metrics(
     Extract(gateway): Extract<Arc<Gateway>>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let is_local = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
-    if gateway.config.access.is_some() && !is_local && !gateway.caller(&headers).await?.scopes.admin {
+    if !gateway.caller(&headers).await?.scopes.admin {
         let why = "metrics need a key with the scope 'admin'";
         return Err(Denial::Forbidden(why.to_owned()).into());
     }

@@ -10,8 +10,8 @@ use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
 use http::Request;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -84,13 +84,14 @@ pub async fn serve(
         let (builder, watcher, mut has_closed) = (builder.clone(), graceful.watcher(), closing.subscribe());
         connections.spawn(async move {
             let _place = place;
-            let is_http2 = tokio::select! {
-                first = tokio::time::timeout(limits.head_timeout, begins_http2(&stream)) => first,
+            let begins = tokio::select! {
+                begins = tokio::time::timeout(limits.head_timeout, begins(&stream)) => begins,
                 // Nothing has begun that a shutdown would have to wait for.
                 _ = has_closed.changed() => return,
             };
-            let Ok(is_http2) = is_http2 else { return };
-            let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
+            if begins.is_err() {
+                return;
+            }
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             // An error is the client's: it left, was too slow, or did not speak HTTP.
             let _ = watcher.watch(connection).await;
@@ -99,31 +100,26 @@ pub async fn serve(
     }
     drop((listener, closing));
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
+    // What is cut here ends before this returns, so that what it used is known.
+    connections.shutdown().await;
     Ok(())
 }
 
-fn builder(limits: ConnectionLimits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+/// HTTP/1.1 only: without TLS browsers and SDKs speak nothing else, and an HTTP/2 connection could keep its place for
+/// ever by answering pings.
+fn builder(limits: ConnectionLimits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
         .max_buf_size(limits.head_bytes)
         .max_headers(limits.headers);
     builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(limits.head_timeout)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
-    builder
 }
 
-/// Waits for a connection's first bytes and tells which protocol they begin. The server's own detection waits for
-/// them without a timeout.
-async fn begins_http2(stream: &TcpStream) -> bool {
-    let mut first = [0; 3];
-    let read = stream.peek(&mut first).await.unwrap_or(0);
-    first[..read] == *b"PRI"
+/// Waits for a connection's first byte: the time for a head begins with it.
+async fn begins(stream: &TcpStream) {
+    let _ = stream.peek(&mut [0]).await;
 }
 
 /// The next connection.

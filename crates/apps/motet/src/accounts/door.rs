@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, header};
-use motet_gateway::{Access, Account, Ask, Caller, Denial, Outcome, Permit, RateLimit, RateLimits, Scopes};
+use motet_gateway::{
+    Access, Account, Ask, Caller, Denial, End, Outcome, Permit, RateLimit, RateLimits, Scopes,
+};
 use motet_limits::{
     Gauge, Held, Keeper, Kind, MemoryQuota, Policy, QuotaError, QuotaStore, RedisConfig, RedisQuota, Refusal,
     Request, Retry, Scope as QuotaScope,
 };
 use motet_protocol::FinishReason;
 use motet_store::{
-    KeyId, OrgId, Principal, Scope, Store, UsageEvent, UsageFinish, UsageId, UsageWriter, UsageWriterOptions,
-    UserId,
+    KeyId, OrgId, Principal, Role, Scope, Store, UsageEvent, UsageFinish, UsageId, UsageWriter,
+    UsageWriterOptions, UserId,
 };
 
 use super::{data_folder, now, open};
@@ -25,6 +27,8 @@ use crate::{
 /// How long who is over the limit on replies at once is asked to wait: one of them ends within seconds as a rule, and
 /// at the latest when its reservation does.
 const CONCURRENT_RETRY: Duration = Duration::from_secs(5);
+/// How long a reservation lives that nobody settles, because its gateway died: longer than any reply takes.
+const HOLD: Duration = Duration::from_secs(2 * 3600);
 /// How long the end of the server waits for what was used to be written down.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,8 +45,11 @@ impl Door {
     pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
         let store = open(config).await?;
         let quotas: Arc<dyn QuotaStore> = match &config.accounts.redis {
-            None => Arc::new(MemoryQuota::new(MemoryQuota::HOLD)),
-            Some(url) => Arc::new(RedisQuota::open(RedisConfig::new(url.as_str())).map_err(Failure::usage)?),
+            None => Arc::new(MemoryQuota::new(HOLD)),
+            Some(url) => {
+                let config = RedisConfig { hold: HOLD, ..RedisConfig::new(url.as_str()) };
+                Arc::new(RedisQuota::open(config).map_err(Failure::usage)?)
+            }
         };
         let folder = data_folder()?.join("usage");
         let usage = UsageWriter::start(store.clone(), &folder, UsageWriterOptions::default());
@@ -80,7 +87,7 @@ impl Door {
             lane: Some(tier.lane),
             scopes: Scopes {
                 inference: principal.scopes.has(Scope::Chat),
-                admin: principal.scopes.has(Scope::Admin),
+                admin: principal.scopes.has(Scope::Admin) && principal.role != Role::Member,
             },
             max_context: tier.max_context,
             max_output: tier.max_output,
@@ -152,7 +159,7 @@ fn denial(error: QuotaError) -> Denial {
 fn refused(refusal: &Refusal) -> Denial {
     let what = refusal.to_string();
     match (refusal.kind, refusal.retry) {
-        (Kind::Budget, retry) => {
+        (Kind::Budget, retry) if retry != Retry::Never => {
             Denial::Budget { why: what, retry_after: retry.wait().unwrap_or(Duration::MAX) }
         }
         (_, Retry::Never) if refusal.limit == 0 => Denial::Forbidden(what),
@@ -200,12 +207,12 @@ impl Permit for Ticket {
 
     fn settle(mut self: Box<Self>, outcome: Outcome) {
         let cost = self.tier.cost(outcome.prompt_tokens, outcome.output_tokens);
+        if let Err(error) = self.event(&outcome, cost).map(|event| self.usage.record(&event)) {
+            tracing::error!(%error, id = self.ask.request_id, "what a request used is not written down");
+        }
         if let Some(mut held) = self.held.take() {
             // Settled by the keeper's task when it is dropped here.
             held.report(outcome.prompt_tokens + outcome.output_tokens, cost);
-        }
-        if let Err(error) = self.event(&outcome, cost).map(|event| self.usage.record(&event)) {
-            tracing::error!(%error, id = self.ask.request_id, "what a request used is not written down");
         }
     }
 }
@@ -224,10 +231,11 @@ impl Ticket {
             request_id: self.ask.request_id.clone(),
             model: self.ask.model.clone(),
             tier: self.tier.name.clone(),
-            finish: match outcome.finish {
-                Some(FinishReason::Stop) => UsageFinish::Stop,
-                Some(FinishReason::Length) => UsageFinish::Length,
-                None => UsageFinish::Cancelled,
+            finish: match outcome.end {
+                End::Finished(FinishReason::Stop) => UsageFinish::Stop,
+                End::Finished(FinishReason::Length) => UsageFinish::Length,
+                End::Cancelled => UsageFinish::Cancelled,
+                End::Failed => UsageFinish::Failed,
             },
             prompt_tokens: count(outcome.prompt_tokens),
             cached_tokens: count(outcome.cached_tokens),

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
-use motet_store::{KeyId, KeyInfo, NewKey, Owner, Scope, Scopes, Store, User};
+use motet_store::{KeyId, KeyInfo, NewKey, Owner, Role, Scope, Scopes, Store, User};
 use serde_json::json;
 
 use super::{FIRST_USER, NewAccount, create_user, now, open, org, org_or_hint, table, user};
@@ -55,7 +55,7 @@ const CREATE_HELP: &str = "\
 Examples:
   motet keys create
   motet keys create --user ann --name laptop --expires 90
-  motet keys create --user scraper --scopes admin
+  motet users create scraper --role admin && motet keys create --user scraper --scopes admin
 
 Only the key goes to standard output, so that it can be kept: motet keys create > key.txt";
 
@@ -68,6 +68,13 @@ pub(crate) async fn keys(command: &KeysCommand, config: &Config) -> Result<(), F
         KeysCommand::Create { user, name, scopes, expires } => {
             let scopes = scopes.iter().map(|name| scope(name)).collect::<Result<Scopes, _>>()?;
             let owner = key_user(&store, user.as_deref(), config).await?;
+            if scopes.has(Scope::Admin) && owner.role == Role::Member {
+                let login = &owner.login;
+                let why = format!(
+                    "{login} is a member, and only admins have keys with the scope admin; `motet users change {login} --role admin`"
+                );
+                return Err(Failure::usage(why));
+            }
             let lifetime = expires.map(|days| DAY * days);
             let expires_at = lifetime.map(|time| now() + i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
             let new = NewKey { user: &owner.id, name, scopes, expires_at };
@@ -115,17 +122,20 @@ async fn key_user(store: &Store, login: Option<&str>, config: &Config) -> Result
     if let Some(login) = login {
         return user(store, login).await;
     }
-    let Some(org) = org(store).await? else {
-        let tier = &config.tiers[0].name;
-        let new = NewAccount { login: FIRST_USER, display_name: None, role: None, tier };
-        let made = create_user(store, &new).await?;
-        say(&format!("made the first user, {FIRST_USER:?}, of the tier {tier:?}"));
-        return Ok(made);
+    let mut users = match org(store).await? {
+        Some(org) => store.users(&org.id, None).await.map_err(Failure::runtime)?,
+        None => Vec::new(),
     };
-    let mut users = store.users(&org.id, None).await.map_err(Failure::runtime)?;
     match users.pop() {
         Some(only) if users.is_empty() => Ok(only),
-        _ => Err(Failure::usage("there are several users: say whose key it is with --user")),
+        Some(_) => Err(Failure::usage("there are several users: say whose key it is with --user")),
+        None => {
+            let tier = &config.tiers[0].name;
+            let new = NewAccount { login: FIRST_USER, display_name: None, role: None, tier };
+            let made = create_user(store, &new).await?;
+            say(&format!("made the first user, {FIRST_USER:?}, of the tier {tier:?}"));
+            Ok(made)
+        }
     }
 }
 

@@ -54,7 +54,7 @@ fn data_folder() -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
     let home = home.ok_or_else(|| {
-        Failure::usage("there is no home folder to keep accounts in; set accounts.store or XDG_DATA_HOME")
+        Failure::usage("there is no home folder for accounts and the journal of usage; set XDG_DATA_HOME")
     })?;
     Ok(home.join("motet"))
 }
@@ -85,6 +85,10 @@ async fn user(store: &Store, login: &str) -> Result<User, Failure> {
 /// Makes a user; the first one is the owner of an organisation that is made for it.
 async fn create_user(store: &Store, new: &NewAccount<'_>) -> Result<User, Failure> {
     let (org, role) = match org(store).await? {
+        // An organisation without users is what an attempt left that failed.
+        Some(org) if store.users(&org.id, None).await.map_err(Failure::runtime)?.is_empty() => {
+            (org.id, Role::Owner)
+        }
         Some(org) => (org.id, new.role.unwrap_or(Role::Member)),
         None => {
             let org = store.create_org(FIRST_ORG, now()).await.map_err(Failure::runtime)?;

@@ -45,13 +45,20 @@ pub(crate) enum Auth {
 }
 
 /// Who may use the server, and where that is written down.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct AccountSettings {
     pub(crate) auth: Auth,
     /// `None`: a file in the data folder.
     pub(crate) store: Option<String>,
     /// `None`: limits are kept in this process.
     pub(crate) redis: Option<String>,
+}
+
+/// Addresses may have passwords in them.
+impl std::fmt::Debug for AccountSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccountSettings").field("auth", &self.auth).finish_non_exhaustive()
+    }
 }
 
 /// What the engine may use, and how it shares it.
@@ -220,5 +227,9 @@ impl Reader<'_> {
 }
 
 fn problem(key: &Key, text: &str, source: &Source, why: impl Display) -> ConfigError {
+    if text.contains('@') {
+        // It may have a password in it.
+        return ConfigError(format!("{} (from {source}): {why}", key.name));
+    }
     ConfigError(format!("{} = {text:?} (from {source}): {why}", key.name))
 }

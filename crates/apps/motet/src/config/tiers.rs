@@ -35,7 +35,7 @@ pub(super) static TIERS: List = List {
 /// Millionths of the currency in one of it.
 const MICROS: f64 = 1e6;
 /// Most of the currency in a budget or a price: sums of it stay whole numbers.
-const MOST_MONEY: f32 = 1e6;
+const MOST_MONEY: f64 = 1e6;
 
 /// A checked tier and where it was written.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ fn tier(raw: &RawTable, lanes: &[Lane]) -> Result<Tier, ConfigError> {
     };
     let count = |key| raw.read(key, |text| values::count(text, 1));
     let large = |key| raw.read(key, whole);
-    let money = |key| raw.read(key, |text| values::number(text, 0.0, MOST_MONEY).map(f64::from));
+    let money = |key| raw.read(key, money);
     let models = |text: &str| {
         let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
         if names.iter().any(String::is_empty) {
@@ -110,6 +110,13 @@ fn tier(raw: &RawTable, lanes: &[Lane]) -> Result<Tier, ConfigError> {
         prices: (money("input_price")?.unwrap_or(0.0), money("output_price")?.unwrap_or(0.0)),
         source: raw.source.clone(),
     })
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(money) if (0.0..=MOST_MONEY).contains(&money) => Ok(money),
+        _ => Err(format!("not in range; write a number from 0 to {MOST_MONEY}")),
+    }
 }
 
 fn whole(text: &str) -> Result<u64, String> {
@@ -147,6 +154,8 @@ impl Tier {
 
     /// What so many tokens cost, in millionths of the currency.
     pub(crate) fn cost(&self, prompt: u64, output: u64) -> u64 {
-        (prompt as f64 * self.prices.0 + output as f64 * self.prices.1).ceil() as u64
+        let cost = prompt as f64 * self.prices.0 + output as f64 * self.prices.1;
+        // Rounded to what a price can mean before it is rounded up: 0.1 is not a number that floats have.
+        ((cost * MICROS).round() / MICROS).ceil() as u64
     }
 }

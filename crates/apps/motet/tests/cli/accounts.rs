@@ -94,6 +94,12 @@ fn mistakes_say_what_to_do() {
     check(&["keys", "create", "--scopes", "everything"], "chat, embeddings, batches, usage, admin");
     check(&["keys", "create", "--user", "ann"], "motet users create ann");
     check(&["users", "create", "ann", "--tier", "gold"], "free, pro");
+    // What fails leaves nothing behind that the first user would not be the owner of.
+    check(&["users", "create", "ann smith"], "spaces");
+    assert!(world.said(&["--config", &config, "users", "create", "ann"]).contains("owner"));
+    check(&["users", "create", "ann"], "choose another");
+    world.said(&["--config", &config, "users", "create", "bob"]);
+    check(&["keys", "create", "--user", "bob", "--scopes", "admin"], "--role admin");
     check(&["serve", "--host", "0.0.0.0", "--no-auth"], "0.0.0.0 can be reached from other machines");
     check(&["serve", "--store", "mysql://x"], "sqlite:FILE");
     check(&["serve", "--quota-redis", "localhost"], "redis://HOST:PORT");
@@ -104,4 +110,8 @@ fn addresses_hide_their_passwords() {
     let world = World::new();
     let shown = world.said(&["config", "check", "--store", "postgres://motet:hunter2@db/motet"]);
     assert!(shown.contains("postgres://motet:…@db/motet") && !shown.contains("hunter2"), "{shown}");
+    let shown = world.said(&["config", "check", "--store", "postgres:///motet?password=hunter2"]);
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let (_, _, told) = world.run(&["config", "check", "--quota-redis", "rediss://:hunter2@db"]);
+    assert!(told.contains("accounts.redis") && !told.contains("hunter2"), "{told}");
 }

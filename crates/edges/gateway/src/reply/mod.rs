@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(crate) use choice::{ScoredToken, Update};
 
-use crate::access::{Outcome, Settling};
+use crate::access::{End, Outcome, Settling};
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::ids::choice_seed;
@@ -31,23 +31,15 @@ pub(crate) struct Reply {
     meter: Meter,
     /// Told when the reply is dropped.
     permit: Settling,
-    /// How the last choice that ended did; `None` while there is none, and after a failure.
+    /// How the last choice that ended did.
     finish: Option<FinishReason>,
+    end: End,
 }
 
 /// However a reply ends, it is dropped, and what it has used by then is what it costs.
 impl Drop for Reply {
     fn drop(&mut self) {
-        let usage = self.usage();
-        let (finish, first_token, accepted) = (self.finish, self.meter.first_token, self.meter.accepted);
-        self.permit.settle(|took| Outcome {
-            prompt_tokens: u64::from(usage.prompt_tokens),
-            cached_tokens: u64::from(usage.prompt_tokens_details.cached_tokens),
-            output_tokens: u64::from(usage.completion_tokens),
-            finish,
-            ttft: first_token.map(|first| first - accepted),
-            took,
-        });
+        self.settle();
     }
 }
 
@@ -84,7 +76,16 @@ impl Reply {
         let timings = gateway.metrics.timings(job.served.lanes.get(lane).map_or("", String::as_str));
         let meter = Meter { timings, accepted, first_token: None };
         let per_prompt = generation.best_of as usize;
-        Ok(Self { choices, turn: 0, prompt_tokens, per_prompt, meter, permit, finish: None })
+        Ok(Self {
+            choices,
+            turn: 0,
+            prompt_tokens,
+            per_prompt,
+            meter,
+            permit,
+            finish: None,
+            end: End::Cancelled,
+        })
     }
 
     /// The `n` choices of each prompt with the highest log-probability per token, best first; all of them, in
@@ -116,13 +117,31 @@ impl Reply {
         let next = poll_fn(|cx| self.poll_next(cx)).await;
         match &next {
             Ok(Some((_, update))) => self.finish = update.finish.or(self.finish),
-            Ok(None) => {}
+            Ok(None) => {
+                self.end = self.finish.map_or(End::Failed, End::Finished);
+                // Before the client learns of the end: its next request may depend on what this one gives back.
+                self.settle();
+            }
             Err(_) => {
                 self.choices.iter_mut().for_each(Choice::cancel);
-                self.finish = None;
+                self.end = End::Failed;
             }
         }
         next
+    }
+
+    /// Says what was used, if that was not done before.
+    fn settle(&mut self) {
+        let usage = self.usage();
+        let (end, first_token, accepted) = (self.end, self.meter.first_token, self.meter.accepted);
+        self.permit.settle(|took| Outcome {
+            prompt_tokens: u64::from(usage.prompt_tokens),
+            cached_tokens: u64::from(usage.prompt_tokens_details.cached_tokens),
+            output_tokens: u64::from(usage.completion_tokens),
+            end,
+            ttft: first_token.map(|first| first - accepted),
+            took,
+        });
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(usize, Update)>, ApiError>> {

@@ -126,19 +126,20 @@ impl Arguments<'_> {
 }
 
 /// What `reserve` and `status` answer: whether it passed, the time, when the reservation expires, and the
-/// balances by level: what is used by kind, and when there is room for one more reply.
+/// balances by level: what is used by kind, when there is room for one more reply, and the rates of the buckets.
 fn parse(answer: &[i64]) -> Result<(bool, Millis, Balances), Unavailable> {
     let [passed, now, expires_at, levels @ ..] = answer else { return Err(misunderstood()) };
-    if levels.len() != 18 {
+    if levels.len() != 24 {
         return Err(misunderstood());
     }
     let number = |value: &i64| u64::try_from(*value).unwrap_or(0);
     let mut balances = Balances { now: number(now), levels: [Balance::default(); 3] };
-    for (balance, row) in balances.levels.iter_mut().zip(levels.chunks_exact(6)) {
+    for (balance, row) in balances.levels.iter_mut().zip(levels.chunks_exact(8)) {
         for (used, value) in balance.used.iter_mut().zip(row) {
             *used = number(value);
         }
         balance.frees_at = number(&row[5]);
+        balance.rates = [number(&row[6]), number(&row[7])];
     }
     Ok((*passed == 1, number(expires_at), balances))
 }

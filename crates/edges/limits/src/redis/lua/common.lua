@@ -75,11 +75,11 @@ local function window_used(meter, name, field, period)
   return meter[field] == period and meter[name] or 0
 end
 
--- What is used by kind, and when there is room for one more reply; 0 where there is no limit.
+-- What is used by kind, when there is room for one more reply, and the rates of the buckets; 0 where there is no limit.
 local function balance(level)
-  local meter, row = read(level), { 0, 0, 0, 0, 0, 0 }
-  if limit(level, REQUESTS) then row[REQUESTS] = bucket_used(meter, 'requests') end
-  if limit(level, TOKENS) then row[TOKENS] = bucket_used(meter, 'tokens') end
+  local meter, row = read(level), { 0, 0, 0, 0, 0, 0, 0, 0 }
+  if limit(level, REQUESTS) then row[REQUESTS], row[7] = bucket_used(meter, 'requests'), meter.requests_rate end
+  if limit(level, TOKENS) then row[TOKENS], row[8] = bucket_used(meter, 'tokens'), meter.tokens_rate end
   if limit(level, DAY_TOKENS) then row[DAY_TOKENS] = window_used(meter, 'day_tokens', 'day', today) end
   if limit(level, BUDGET) then row[BUDGET] = window_used(meter, 'spent', 'month', month) end
   local most = limit(level, CONCURRENT)
