@@ -83,7 +83,7 @@ pub(crate) enum ApiError {
 /// A prompt that doesn't fit, with the true numbers.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "This model's maximum context length is {limit} tokens. However, you requested {} tokens ({prompt} in '{given_in}'{}). \
+    "{whose} maximum context length is {limit} tokens. However, you requested {} tokens ({prompt} in '{given_in}'{}). \
      Shorten '{given_in}' or ask for fewer tokens.",
     u64::from(*prompt) + u64::from(max_tokens.unwrap_or(0)),
     max_tokens.map_or_else(|| ", which leaves no room for a reply".to_owned(), |max| format!(", {max} for the completion"))
@@ -91,6 +91,8 @@ pub(crate) enum ApiError {
 pub(crate) struct ContextLength {
     /// Most tokens of prompt and reply.
     pub(crate) limit: u32,
+    /// Whose limit that is: "This model's" or "Your account's".
+    pub(crate) whose: &'static str,
     /// Tokens of the prompt.
     pub(crate) prompt: u32,
     /// Tokens asked for, if the request said.
@@ -100,6 +102,9 @@ pub(crate) struct ContextLength {
     /// What has to change: the prompt, or the limit when the prompt alone would fit.
     pub(crate) param: &'static str,
 }
+
+/// The limit of a context that is the model's: what OpenAI's own message begins with.
+pub(crate) const MODELS: &str = "This model's";
 
 /// What clients are told of an error besides its message.
 struct Policy {
@@ -168,7 +173,9 @@ impl ApiError {
                 RequestError::bad_value(field, format!("must be {allowed}, not {value}")).into()
             }
             SubmitError::TooLong { prompt, max_tokens, limit } => {
-                ContextLength { limit, prompt, max_tokens: Some(max_tokens), given_in: param, param }.into()
+                let whose = MODELS;
+                ContextLength { limit, whose, prompt, max_tokens: Some(max_tokens), given_in: param, param }
+                    .into()
             }
             SubmitError::QueueFull { waiting, retry_after_seconds } => {
                 Self::QueueFull { waiting, seconds: retry_after_seconds }

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::Caller;
 use crate::config::GatewayConfig;
-use crate::error::{ApiError, ContextLength};
+use crate::error::{ApiError, ContextLength, MODELS};
 use crate::gateway::Served;
 use crate::null_content;
 
@@ -187,7 +187,10 @@ impl Job {
         // A prompt that leaves room for a reply is not what has to change.
         let is_limit_at_fault = max_tokens.is_some() && prompt < limit;
         let param = if is_limit_at_fault { self.generation.max_tokens_name } else { self.param };
-        ContextLength { limit, prompt, max_tokens, given_in: self.param, param }.into()
+        let is_account = self.caller.max_context == Some(limit)
+            && limit < self.served.model.backend.model().context_length;
+        let whose = if is_account { "Your account's" } else { MODELS };
+        ContextLength { limit, whose, prompt, max_tokens, given_in: self.param, param }.into()
     }
 }
 

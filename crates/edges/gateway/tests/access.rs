@@ -233,7 +233,7 @@ async fn a_callers_own_bounds() {
     assert_eq!(refused, (400, Some("max_tokens".into()), Some("invalid_value".into())));
     let long = complete(&router, "small", json!({"prompt": "x".repeat(41)})).await;
     assert_eq!(long.error().2.as_deref(), Some("context_length_exceeded"));
-    assert!(long.text.contains("40 tokens"), "{}", long.text);
+    assert!(long.text.contains("Your account's maximum context length is 40 tokens"), "{}", long.text);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use motet_store::{KeyId, KeyInfo, NewKey, Owner, Role, Scope, Scopes, Store, User};
 use serde_json::json;
 
-use super::{FIRST_USER, NewAccount, create_user, now, open, org, org_or_hint, table, user};
+use super::{FIRST_USER, NewAccount, all_users, create_user, now, open, org, org_or_hint, table, user};
 use crate::{
     config::Config,
     failure::Failure,
@@ -94,7 +94,7 @@ pub(crate) async fn keys(command: &KeysCommand, config: &Config) -> Result<(), F
             };
             let owner = of.as_ref().map_or(Owner::Org(&org.id), |of| Owner::User(&of.org, &of.id));
             let keys = store.keys(owner).await.map_err(Failure::runtime)?;
-            let users = store.users(&org.id, None).await.map_err(Failure::runtime)?;
+            let users = all_users(&store, &org.id).await?;
             print(&if *json { list_json(&keys, &users) } else { list(&keys, &users) })
         }
         KeysCommand::Revoke { id } => {

@@ -82,6 +82,19 @@ async fn user(store: &Store, login: &str) -> Result<User, Failure> {
     })
 }
 
+/// All users of an organisation, page by page.
+async fn all_users(store: &Store, org: &OrgId) -> Result<Vec<User>, Failure> {
+    let mut users: Vec<User> = Vec::new();
+    loop {
+        let after = users.last().map(|user| user.login.clone());
+        let page = store.users(org, after.as_deref()).await.map_err(Failure::runtime)?;
+        if page.is_empty() {
+            return Ok(users);
+        }
+        users.extend(page);
+    }
+}
+
 /// Makes a user; the first one is the owner of an organisation that is made for it.
 async fn create_user(store: &Store, new: &NewAccount<'_>) -> Result<User, Failure> {
     let (org, role) = match org(store).await? {

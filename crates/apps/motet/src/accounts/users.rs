@@ -2,7 +2,7 @@ use clap::{Subcommand, ValueEnum};
 use motet_store::{Role, User, UserChange};
 use serde_json::json;
 
-use super::{NewAccount, create_user, open, org_or_hint, table, user};
+use super::{NewAccount, all_users, create_user, open, org_or_hint, table, user};
 use crate::{config::Config, failure::Failure, output::print};
 
 /// `motet users …`.
@@ -77,7 +77,7 @@ pub(crate) async fn users(command: &UsersCommand, config: &Config) -> Result<(),
         }
         UsersCommand::List { json } => {
             let org = org_or_hint(&store).await?;
-            let users = store.users(&org.id, None).await.map_err(Failure::runtime)?;
+            let users = all_users(&store, &org.id).await?;
             print(&if *json { list_json(&users) } else { list(&users) })
         }
         UsersCommand::Change { login, role, tier, disable, enable } => {
