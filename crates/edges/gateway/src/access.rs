@@ -17,7 +17,6 @@ use axum::response::Response;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use motet_protocol::FinishReason;
-use tokio::time::Instant;
 
 use crate::body;
 use crate::error::ApiError;
@@ -172,13 +171,8 @@ pub enum Denial {
     },
     /// More than a limit ever allows.
     TooLarge(String),
-    /// The budget is used up.
-    Budget {
-        /// What to do.
-        why: String,
-        /// When there is a new one.
-        retry_after: Duration,
-    },
+    /// More than is left of the budget; in words.
+    Budget(String),
     /// Accounts or limits can't be read now.
     Unavailable(String),
 }
@@ -257,29 +251,6 @@ fn go_duration(duration: Duration) -> String {
         (0, 0) => format!("{seconds}s"),
         (0, _) => format!("{minutes}m{seconds}s"),
         _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
-/// A permit that is settled once, when its request ends or is dropped.
-pub(crate) struct Settling {
-    permit: Option<Box<dyn Permit>>,
-    accepted: Instant,
-}
-
-impl Settling {
-    pub(crate) fn new(permit: Option<Box<dyn Permit>>, accepted: Instant) -> Self {
-        Self { permit, accepted }
-    }
-
-    pub(crate) fn limits(&self) -> RateLimits {
-        self.permit.as_ref().map_or(RateLimits::default(), |permit| permit.limits())
-    }
-
-    /// Settles with what `outcome` makes of the time that the request took, if that was not done before.
-    pub(crate) fn settle(&mut self, outcome: impl FnOnce(Duration) -> Outcome) {
-        if let Some(permit) = self.permit.take() {
-            permit.settle(outcome(self.accepted.elapsed()));
-        }
     }
 }
 

@@ -201,9 +201,8 @@ fn told(denial: &Denial) -> String {
         Denial::Unknown => "no valid API key; send one as 'Authorization: Bearer KEY'. Make one with `motet keys create`, or ask \
                             who runs this server"
             .to_owned(),
-        Denial::Forbidden(why) | Denial::TooLarge(why) => why.clone(),
+        Denial::Forbidden(why) | Denial::TooLarge(why) | Denial::Budget(why) => why.clone(),
         Denial::Limited { what, .. } => format!("rate limit reached: {what}"),
-        Denial::Budget { why, .. } => why.clone(),
         Denial::Unavailable(why) => format!("{why}; try again in a moment"),
     }
 }
@@ -219,9 +218,7 @@ fn denied(denial: &Denial) -> Policy {
             policy(S::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_exceeded", Some(*retry_after))
         }
         Denial::TooLarge(_) => invalid(S::BAD_REQUEST, "request_exceeds_limit", None),
-        Denial::Budget { .. } => {
-            policy(S::TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota", None)
-        }
+        Denial::Budget(_) => policy(S::TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota", None),
         Denial::Unavailable(_) => server(S::SERVICE_UNAVAILABLE, "accounts_unavailable", Some(PREPARE_RETRY)),
     }
 }
@@ -264,7 +261,7 @@ fn denial_headers(denial: &Denial, headers: &mut HeaderMap) {
         }
         Denial::Limited { limits, .. } => limits.write(headers),
         // Clients retry 429 unless they are told that it is useless.
-        Denial::Budget { .. } => {
+        Denial::Budget(_) => {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         _ => {}

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use motet_protocol::Streaming;
 use tokio::time::Instant;
 
-use crate::access::{Ask, Caller, Settling};
+use crate::access::{Ask, Caller, Permit, RateLimits};
 use crate::error::ApiError;
 use crate::gateway::{Gateway, Served};
 use crate::observe::RequestId;
@@ -68,7 +68,7 @@ async fn answer<S: Shape>(
     shape: impl FnOnce(Envelope) -> S,
 ) -> Result<Response, ApiError> {
     let permit = permit(&gateway, &job, &sender).await?;
-    let limits = permit.limits();
+    let limits = permit.as_ref().map_or(RateLimits::default(), |permit| permit.limits());
     let reply = Reply::start(&gateway, &job, sender.accepted, permit)?;
     let generation = &job.generation;
     let shape = shape(Envelope {
@@ -93,17 +93,16 @@ async fn answer<S: Shape>(
     Ok(response)
 }
 
-/// Reserves what the job may use at most.
-async fn permit(gateway: &Gateway, job: &Job, sender: &Sender) -> Result<Settling, ApiError> {
-    let Some(access) = &gateway.config.access else { return Ok(Settling::new(None, sender.accepted)) };
+/// Reserves what the job may use at most, where there are limits.
+async fn permit(gateway: &Gateway, job: &Job, sender: &Sender) -> Result<Option<Box<dyn Permit>>, ApiError> {
+    let Some(access) = &gateway.config.access else { return Ok(None) };
     let ask = Ask {
         model: job.served.model.id.clone(),
         prompt_tokens: job.prompt_tokens(),
         output_tokens: job.output_tokens()?,
         request_id: sender.request_id.clone(),
     };
-    let permit = access.reserve(&sender.caller, ask).await?;
-    Ok(Settling::new(Some(permit), sender.accepted))
+    Ok(Some(access.reserve(&sender.caller, ask).await?))
 }
 
 /// Who sent a request, and when.

@@ -216,7 +216,7 @@ async fn denials() {
     assert_eq!(got.header("x-ratelimit-remaining-requests"), "59");
     assert!(got.text.contains("60 requests per minute"), "{}", got.text);
     check(Denial::TooLarge("more than 100 tokens".into()), 400, "request_exceeds_limit").await;
-    let budget = Denial::Budget { why: "the budget is used up".into(), retry_after: Duration::from_secs(1) };
+    let budget = Denial::Budget("the budget is used up".into());
     assert_eq!(check(budget, 429, "insufficient_quota").await.header("x-should-retry"), "false");
     check(Denial::Unavailable("accounts can't be read".into()), 503, "accounts_unavailable").await;
     assert_eq!(fake.seen.lock().unwrap().len(), 0);

@@ -44,6 +44,6 @@ pub use store::{Store, StoreOptions};
 pub use throttle::{Backoff, LoginThrottle, TryLater};
 pub use usage::{
     CSV_HEADER, DailyUsage, JournalError, Recorded, Span, UsageEvent, UsageFinish, UsageId, UsageSum,
-    UsageWriter, UsageWriterOptions, UsageWriterStatus, day_of, month_of,
+    UsageWriter, UsageWriterOptions, UsageWriterStatus, date_of, day_of, month_of,
 };
 pub use users::{FirstOwner, MAX_PAGE, NewUser, Org, Role, User, UserChange};

@@ -10,7 +10,7 @@ use motet_gateway::{
 };
 use motet_limits::{
     Gauge, Held, Keeper, Kind, MemoryQuota, Policy, QuotaError, QuotaStore, RedisConfig, RedisQuota, Refusal,
-    Request, Retry, Scope as QuotaScope,
+    Request, Retry, Scope as QuotaScope, Status,
 };
 use motet_protocol::FinishReason;
 use motet_store::{
@@ -159,34 +159,24 @@ fn denial(error: QuotaError) -> Denial {
 fn refused(refusal: &Refusal) -> Denial {
     let what = refusal.to_string();
     match (refusal.kind, refusal.retry) {
-        (Kind::Budget, retry) if retry != Retry::Never => {
-            Denial::Budget { why: what, retry_after: retry.wait().unwrap_or(Duration::MAX) }
-        }
         (_, Retry::Never) if refusal.limit == 0 => Denial::Forbidden(what),
         (_, Retry::Never) => Denial::TooLarge(what),
-        (_, Retry::Within(wait)) => {
-            let retry_after = wait.min(CONCURRENT_RETRY);
-            Denial::Limited {
-                what,
-                retry_after,
-                limits: limits(refusal.status.requests(), refusal.status.tokens()),
-            }
-        }
-        (_, Retry::After(retry_after)) => Denial::Limited {
-            what,
-            retry_after,
-            limits: limits(refusal.status.requests(), refusal.status.tokens()),
-        },
+        (Kind::Budget, _) => Denial::Budget(what),
+        (_, Retry::Within(wait)) => limited(what, wait.min(CONCURRENT_RETRY), &refusal.status),
+        (_, Retry::After(wait)) => limited(what, wait, &refusal.status),
     }
 }
 
-fn limits(requests: Option<&Gauge>, tokens: Option<&Gauge>) -> RateLimits {
-    let limit = |gauge: &Gauge| RateLimit {
-        limit: gauge.limit,
-        remaining: gauge.remaining,
-        reset: gauge.reset_after,
+fn limited(what: String, retry_after: Duration, status: &Status) -> Denial {
+    Denial::Limited { what, retry_after, limits: limits(status) }
+}
+
+fn limits(status: &Status) -> RateLimits {
+    let limit = |gauge: &Gauge| {
+        let Gauge { limit, remaining, reset_after: reset, .. } = *gauge;
+        RateLimit { limit, remaining, reset }
     };
-    RateLimits { requests: requests.map(limit), tokens: tokens.map(limit) }
+    RateLimits { requests: status.requests().map(limit), tokens: status.tokens().map(limit) }
 }
 
 /// A reservation, and what is needed to write its use down.
@@ -201,8 +191,7 @@ struct Ticket {
 
 impl Permit for Ticket {
     fn limits(&self) -> RateLimits {
-        let status = self.held.as_ref().map(|held| &held.reservation().status);
-        status.map_or(RateLimits::default(), |status| limits(status.requests(), status.tokens()))
+        self.held.as_ref().map_or(RateLimits::default(), |held| limits(&held.reservation().status))
     }
 
     fn settle(mut self: Box<Self>, outcome: Outcome) {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
-use motet_store::{KeyId, KeyInfo, NewKey, Owner, Role, Scope, Scopes, Store, User};
+use motet_store::{KeyId, KeyInfo, NewKey, Owner, Role, Scope, Scopes, Store, User, date_of, day_of};
 use serde_json::json;
 
 use super::{FIRST_USER, NewAccount, all_users, create_user, now, open, org, org_or_hint, table, user};
@@ -152,7 +152,7 @@ fn state(key: &KeyInfo) -> &'static str {
 }
 
 fn list(keys: &[KeyInfo], users: &[User]) -> String {
-    let day = |time: Option<i64>| time.map_or("-".to_owned(), |time| super::date(motet_store::day_of(time)));
+    let day = |time: Option<i64>| time.map_or("-".to_owned(), |time| date_of(day_of(time)));
     let heading = ["id", "user", "name", "begins with", "scopes", "state", "made", "last used", "expires"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for key in keys {

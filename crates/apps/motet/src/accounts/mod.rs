@@ -65,11 +65,8 @@ async fn org(store: &Store) -> Result<Option<Org>, Failure> {
 }
 
 async fn org_or_hint(store: &Store) -> Result<Org, Failure> {
-    org(store).await?.ok_or_else(no_accounts)
-}
-
-fn no_accounts() -> Failure {
-    Failure::usage("there are no accounts yet; `motet keys create` makes the first and its key")
+    let hint = "there are no accounts yet; `motet keys create` makes the first and its key";
+    org(store).await?.ok_or_else(|| Failure::usage(hint))
 }
 
 /// The user of this login.
@@ -108,12 +105,8 @@ async fn create_user(store: &Store, new: &NewAccount<'_>) -> Result<User, Failur
             (org.id, Role::Owner)
         }
     };
-    make(store, &org, role, new).await
-}
-
-async fn make(store: &Store, org: &OrgId, role: Role, new: &NewAccount<'_>) -> Result<User, Failure> {
     let display_name = new.display_name.unwrap_or(new.login);
-    let user = NewUser { org, login: new.login, display_name, role, tier: new.tier, password: None };
+    let user = NewUser { org: &org, login: new.login, display_name, role, tier: new.tier, password: None };
     store.create_user(&user, now()).await.map_err(Failure::usage)
 }
 
@@ -123,21 +116,6 @@ struct NewAccount<'a> {
     display_name: Option<&'a str>,
     role: Option<Role>,
     tier: &'a str,
-}
-
-/// A day as people write it.
-fn date(days: i64) -> String {
-    // Days to a date in the civil calendar: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// Rows as columns; the first row is the heading.
@@ -155,18 +133,4 @@ fn table(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        for (days, text) in
-            [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_787, "2026-11-30")]
-        {
-            assert_eq!(date(days), text);
-        }
-    }
 }

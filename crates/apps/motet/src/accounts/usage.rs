@@ -1,8 +1,8 @@
 use clap::{Args, ValueEnum};
 use futures_util::{StreamExt, pin_mut};
-use motet_store::{CSV_HEADER, DailyUsage, Owner, Span, day_of};
+use motet_store::{CSV_HEADER, DailyUsage, Owner, Span, date_of, day_of};
 
-use super::{date, now, open, org_or_hint, table, user};
+use super::{now, open, org_or_hint, table, user};
 use crate::{config::Config, failure::Failure, output::print};
 
 /// `motet usage`.
@@ -68,7 +68,7 @@ fn sums(daily: &[DailyUsage]) -> String {
     for DailyUsage { day, model, sum } in daily {
         let cost = format!("{:.4}", sum.cost_micros as f64 / 1e6);
         let counts = [sum.requests, sum.prompt_tokens, sum.cached_tokens, sum.output_tokens];
-        let mut row = vec![date(*day), model.clone()];
+        let mut row = vec![date_of(*day), model.clone()];
         row.extend(counts.map(|count| count.to_string()));
         row.push(cost);
         rows.push(row);
@@ -79,7 +79,7 @@ fn sums(daily: &[DailyUsage]) -> String {
 fn json(daily: &[DailyUsage]) -> String {
     let day = |usage: &DailyUsage| {
         let mut value = serde_json::json!(usage);
-        value["day"] = date(usage.day).into();
+        value["day"] = date_of(usage.day).into();
         value
     };
     format!("{:#}\n", daily.iter().map(day).collect::<serde_json::Value>())

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(crate) use choice::{ScoredToken, Update};
 
-use crate::access::{End, Outcome, Settling};
+use crate::access::{End, Outcome, Permit};
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::ids::choice_seed;
@@ -29,8 +29,8 @@ pub(crate) struct Reply {
     /// Choices per prompt.
     per_prompt: usize,
     meter: Meter,
-    /// Told when the reply is dropped.
-    permit: Settling,
+    /// Until it is told what was used.
+    permit: Option<Box<dyn Permit>>,
     /// How the last choice that ended did.
     finish: Option<FinishReason>,
     end: End,
@@ -58,7 +58,7 @@ impl Reply {
         gateway: &Gateway,
         job: &Job,
         accepted: Instant,
-        permit: Settling,
+        permit: Option<Box<dyn Permit>>,
     ) -> Result<Self, ApiError> {
         let generation = &job.generation;
         let seed = generation.sampling.seed.unwrap_or_else(|| (gateway.config.entropy)());
@@ -132,15 +132,16 @@ impl Reply {
 
     /// Says what was used, if that was not done before.
     fn settle(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
         let usage = self.usage();
-        let (end, first_token, accepted) = (self.end, self.meter.first_token, self.meter.accepted);
-        self.permit.settle(|took| Outcome {
+        let Meter { accepted, first_token, .. } = self.meter;
+        permit.settle(Outcome {
             prompt_tokens: u64::from(usage.prompt_tokens),
             cached_tokens: u64::from(usage.prompt_tokens_details.cached_tokens),
             output_tokens: u64::from(usage.completion_tokens),
-            end,
+            end: self.end,
             ttft: first_token.map(|first| first - accepted),
-            took,
+            took: accepted.elapsed(),
         });
     }
 

@@ -18,12 +18,19 @@ pub fn month_of(at: i64) -> Range<i64> {
     day_number(year, month, 1)..day_number(next_year, next_month, 1)
 }
 
+/// A day as of [`day_of`] in the form of RFC 3339: `2026-11-30`.
+#[must_use]
+pub fn date_of(day: i64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 /// A time in the form of RFC 3339, with milliseconds.
 pub(crate) fn text_of(at: i64) -> String {
-    let (year, month, day) = civil(day_of(at));
+    let date = date_of(day_of(at));
     let ms = at.rem_euclid(DAY_MS);
     let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1_000)
+    format!("{date}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1_000)
 }
 
 /// Year, month and day of the month. Years begin in March here, so that the leap day is the last.
@@ -61,6 +68,15 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(text_of(at), text);
+        }
+    }
+
+    #[test]
+    fn days_as_people_write_them() {
+        for (day, text) in
+            [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_787, "2026-11-30")]
+        {
+            assert_eq!(date_of(day), text);
         }
     }
 

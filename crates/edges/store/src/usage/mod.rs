@@ -9,7 +9,7 @@ mod reader;
 mod report;
 mod writer;
 
-pub use calendar::{day_of, month_of};
+pub use calendar::{date_of, day_of, month_of};
 pub use event::{UsageEvent, UsageFinish, UsageId};
 pub use export::{CSV_HEADER, Span};
 pub use journal::{JournalError, Recorded};
