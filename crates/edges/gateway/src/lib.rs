@@ -45,4 +45,6 @@ pub use access::{Access, Account, Ask, Caller, Denial, End, Outcome, Permit, Rat
 pub use config::{Clock, Entropy, GatewayConfig, Lanes};
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
+pub use observe::RequestId;
+pub use router::Routes;
 pub use serve::{ConnectionLimits, SHUTDOWN_GRACE, serve};

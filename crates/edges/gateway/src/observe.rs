@@ -17,9 +17,9 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Milliseconds until the response began.
 const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
 
-/// A request's id, for its handler.
-#[derive(Clone)]
-pub(crate) struct RequestId(pub(crate) String);
+/// A request's id: among the extensions of each request, for its handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestId(pub String);
 
 /// What a request that never got a response is counted as: the client closed it.
 const CLIENT_CLOSED: u16 = 499;

@@ -13,20 +13,37 @@ use crate::gateway::Gateway;
 use crate::observe::{observe, on_panic};
 use crate::{access, body, handlers, health, host, web};
 
+/// Routes that other parts of the server bring; they have the gateway's ids, counts, limits on hosts and panics around
+/// them.
+#[derive(Default)]
+pub struct Routes {
+    /// For everybody; what needs to know who asks finds out itself.
+    pub open: Router,
+    /// For callers who may use models: each request has an `Arc<`[`Caller`](crate::Caller)`>` among its extensions.
+    pub for_callers: Router,
+}
+
 impl Gateway {
-    /// All routes. Whatever is not one of them is the web app's, when it is asked for with GET.
+    /// The gateway's own routes. Whatever is not one of them is the web app's, when it is asked for with GET.
     pub fn router(self: &Arc<Self>) -> Router {
+        self.router_with(Routes::default())
+    }
+
+    /// The gateway's own routes and some more.
+    pub fn router_with(self: &Arc<Self>, more: Routes) -> Router {
         let for_callers = Router::new()
             .route("/v1/models", get(health::models))
             .route("/v1/models/{*id}", get(health::model))
             .route("/v1/chat/completions", post(handlers::chat))
             .route("/v1/completions", post(handlers::completions))
+            .merge(more.for_callers.with_state(()))
             .route_layer(from_fn_with_state(Arc::clone(self), access::identify));
         Router::new()
             .route("/", get(page))
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
             .route("/metrics", get(health::metrics))
+            .merge(more.open.with_state(()))
             .merge(for_callers)
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(page)

@@ -1,4 +1,9 @@
-use std::{fs, path::Path, str::FromStr, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use sqlx::{
     PgPool, SqlitePool,
@@ -21,6 +26,12 @@ const POSTGRES_CONNECTIONS: u32 = 10;
 /// How long a call waits for a connection or a lock before it says that the database does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a program that starts waits for others that open the same file: longer than a step on a large database.
+const OPENING: Duration = Duration::from_secs(60);
+
+/// How often it looks whether they are done.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// Opens the database at an address and takes it to the newest version.
 pub(crate) async fn open(url: &str) -> Result<Db> {
     if let Some(path) = url.strip_prefix("sqlite:") {
@@ -37,36 +48,48 @@ async fn sqlite(path: &str) -> Result<SqlitePool> {
         return Err(StoreError::Url("the path is empty".into()));
     }
     let options = SqliteConnectOptions::new().foreign_keys(true).busy_timeout(PATIENCE);
-    let pool = if path == ":memory:" {
+    if path == ":memory:" {
         // Each connection to memory is a database of its own, and it ends with the connection.
         let one = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
-        one.acquire_timeout(PATIENCE).connect_with(options.in_memory(true)).await?
-    } else {
-        private_file(Path::new(path))?;
-        // WAL with NORMAL may lose the last commits in a power cut, never the database's consistency; usage is
-        // in the journal by then.
-        let options = options
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal);
-        // A connection to a file does not break as one to a server does: nothing to test before each use.
-        let few = SqlitePoolOptions::new().max_connections(SQLITE_CONNECTIONS).test_before_acquire(false);
-        few.acquire_timeout(PATIENCE).connect_with(options).await?
-    };
-    migrate_sqlite(&pool).await?;
+        let pool = one.acquire_timeout(PATIENCE).connect_with(options.in_memory(true)).await?;
+        migrate::run(&pool).await?;
+        return Ok(pool);
+    }
+    let path = Path::new(path);
+    let _held_until_the_tables_are_there = lock(path).await?;
+    private_file(path)?;
+    // WAL with NORMAL may lose the last commits in a power cut, never the database's consistency; usage is in the
+    // journal by then.
+    let options =
+        options.filename(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal);
+    // A connection to a file does not break as one to a server does: nothing to test before each use.
+    let few = SqlitePoolOptions::new().max_connections(SQLITE_CONNECTIONS).test_before_acquire(false);
+    let pool = few.acquire_timeout(PATIENCE).connect_with(options).await?;
+    migrate::run(&pool).await?;
     Ok(pool)
 }
 
-/// SQLite has no lock around a whole migration. Of two programs that start at once the later one fails on a table that
-/// is there now; its next try finds the step taken.
-async fn migrate_sqlite(pool: &SqlitePool) -> Result<()> {
-    for _ in 0..3 {
-        match migrate::run(pool).await {
-            Err(StoreError::Database(_) | StoreError::Unavailable(_)) => {}
-            done => return done,
-        }
+/// Of programs that start together, one at a time makes the file, turns it to WAL and takes the steps: SQLite has no
+/// lock around all of that, and two that change the journal's mode at once fail without waiting. The lock is on a file
+/// beside the database; the system gives it back when the program ends, however it ends.
+async fn lock(database: &Path) -> Result<fs::File> {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-open");
+    let path = PathBuf::from(path);
+    let failed = |source| StoreError::File { path: path.clone(), source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
     }
-    migrate::run(pool).await
+    let file = private().create(true).open(&path).map_err(failed)?;
+    let mut patience = OPENING.as_millis() / LOOK_AGAIN.as_millis();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if patience > 0 => tokio::time::sleep(LOOK_AGAIN).await,
+            Err(error) => return Err(failed(error.into())),
+        }
+        patience -= 1;
+    }
 }
 
 async fn postgres(url: &str) -> Result<PgPool> {
@@ -82,15 +105,21 @@ async fn postgres(url: &str) -> Result<PgPool> {
 }
 
 /// Makes the file before SQLite would, readable for its owner only: it holds hashes of passwords. SQLite gives the
-/// files beside it the same mode.
+/// files beside it the same mode. A file that exists is not touched: closing a second handle to it would end the locks
+/// that SQLite holds on it in this process.
 fn private_file(path: &Path) -> Result<()> {
-    let failed = |source| StoreError::File { path: path.to_owned(), source };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
+    match private().create_new(true).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(StoreError::File { path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
     }
+}
+
+fn private() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
-    options.append(true).create(true);
+    options.append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop).map_err(failed)
+    options
 }

@@ -64,7 +64,7 @@ pub(crate) async fn a_newer_or_changed_database_is_refused(database: Database) {
 }
 
 pub(crate) async fn programs_that_start_together_all_open_it(database: Database) {
-    let opens = (0..5).map(|_| {
+    let opens = (0..20).map(|_| {
         let url = database.url.clone();
         tokio::spawn(async move { Store::open(&url).await })
     });
