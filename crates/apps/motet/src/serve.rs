@@ -9,7 +9,7 @@ use motet_model::KvFormat;
 use tokio::net::TcpListener;
 
 use crate::{
-    accounts::Door,
+    accounts::{Door, data_folder},
     config::{Auth, Config, human_bytes, thousands},
     failure::Failure,
     generate::warm,
@@ -88,7 +88,7 @@ async fn door(config: &Config) -> Result<Option<Arc<Door>>, Failure> {
         }
         Auth::On | Auth::Auto => {}
     }
-    let door = Door::open(config).await?;
+    let door = Door::open(config, &data_folder()?).await?;
     if door.is_empty().await? {
         say("There are no accounts yet: `motet keys create` makes the first and prints its API key");
     }

@@ -1,10 +1,10 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use motet_quota::{Actual, Reservation, Settlement};
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::time::Instant;
 
+use crate::alive::Alive;
 use crate::{QuotaStore, Ticket, Unavailable};
 
 /// How a reservation ends that nobody settled.
@@ -16,12 +16,11 @@ pub(crate) struct End {
     pub(crate) until: Instant,
 }
 
-/// A reservation that ends when this does. [`settle`](Self::settle) says what was used; dropped without, it
+/// A reservation that lives as long as this does. [`settle`](Self::settle) says what was used; dropped without, it
 /// settles with what was [reported](Self::report) so far. So no end of a request forgets it: neither a cancel nor a panic.
 pub struct Held {
     ticket: Ticket,
     actual: Actual,
-    renewed: Instant,
     reservation: Reservation,
     last: LastWord,
 }
@@ -29,6 +28,8 @@ pub struct Held {
 /// A reservation's place in the queue of ends, taken before it was made: a drop cannot find the queue full.
 pub(crate) struct LastWord {
     pub(crate) store: Arc<dyn QuotaStore>,
+    /// Where it is renewed from.
+    pub(crate) alive: Arc<Alive>,
     /// `None`: it has ended.
     pub(crate) permit: Option<OwnedPermit<End>>,
 }
@@ -47,9 +48,11 @@ impl Pending {
 
     /// It was made.
     pub(crate) fn made(mut self, reservation: Reservation) -> Held {
-        let last = LastWord { store: Arc::clone(&self.last.store), permit: self.last.permit.take() };
+        let LastWord { store, alive, permit } = &mut self.last;
+        alive.add(&self.ticket, self.since);
+        let last = LastWord { store: Arc::clone(store), alive: Arc::clone(alive), permit: permit.take() };
         let actual = Actual::Used { tokens: 0, cost: 0 };
-        Held { ticket: self.ticket.clone(), actual, renewed: self.since, reservation, last }
+        Held { ticket: self.ticket.clone(), actual, reservation, last }
     }
 
     /// It was not made: there is nothing to give back.
@@ -65,9 +68,11 @@ impl Drop for Pending {
 }
 
 impl LastWord {
-    fn end(&mut self, ticket: &Ticket, actual: Actual, renewed: Instant) {
+    /// `since`: when it was last known to live on; what is known of later renewals counts before that.
+    fn end(&mut self, ticket: &Ticket, actual: Actual, since: Instant) {
         if let Some(permit) = self.permit.take() {
-            permit.send(End { ticket: ticket.clone(), actual, until: renewed + self.store.hold() });
+            let since = self.alive.remove(ticket.id).unwrap_or(since);
+            permit.send(End { ticket: ticket.clone(), actual, until: since + self.store.hold() });
         }
     }
 }
@@ -88,38 +93,20 @@ impl Held {
         self.actual = Actual::NeverRan;
     }
 
-    /// Lets the reservation live on when half of its time is over; before, it costs a look at the clock, so
-    /// whoever streams calls it with every event. False: it has expired, its place among the concurrent is
-    /// gone and its tokens stay charged. Whether the reply goes on is the caller's decision.
-    pub async fn renew_if_due(&mut self) -> Result<bool, Unavailable> {
-        let now = Instant::now();
-        if now - self.renewed < self.half() {
-            return Ok(true);
-        }
-        let renewed = self.last.store.renew(&self.ticket).await?;
-        if let Some(expires_at) = renewed {
-            self.renewed = now;
-            self.reservation.expires_at = expires_at;
-        }
-        Ok(renewed.is_some())
-    }
-
     /// Ends the reservation with what was used. If the store does not answer it is tried again behind the
     /// caller's back until the reservation has expired.
     pub async fn settle(mut self, actual: Actual) -> Result<Settlement, Unavailable> {
         self.actual = actual;
         let settlement = self.last.store.settle(&self.ticket, actual).await?;
+        self.last.alive.remove(self.ticket.id);
         self.last.permit = None;
         Ok(settlement)
-    }
-
-    fn half(&self) -> Duration {
-        self.last.store.hold() / 2
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.last.end(&self.ticket, self.actual, self.renewed);
+        // One that is not renewed any more has expired: one attempt, which changes nothing if so.
+        self.last.end(&self.ticket, self.actual, Instant::now());
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::alive::{Alive, renew_all};
 use crate::held::{End, LastWord, Pending};
 use crate::{Held, QuotaError, QuotaStore, Ticket, Unavailable};
 
@@ -18,11 +19,14 @@ const BATCH: usize = 64;
 /// Between two attempts to settle.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reserves, and ends what was reserved and not settled: it owns the task that does.
+/// Reserves, renews what is held, and ends what was reserved and not settled: it owns the tasks that do.
+///
+/// Both end by themselves once this keeper and everything that it holds are gone.
 pub struct Keeper {
     store: Arc<dyn QuotaStore>,
     ends: mpsc::Sender<End>,
-    /// Ends by itself once this keeper and everything that it holds are gone.
+    alive: Arc<Alive>,
+    /// Settles.
     task: JoinHandle<()>,
 }
 
@@ -31,7 +35,9 @@ impl Keeper {
     pub fn new(store: Arc<dyn QuotaStore>) -> Self {
         let (ends, queue) = mpsc::channel(MAX_HELD);
         let task = tokio::spawn(settle_all(Arc::clone(&store), queue));
-        Self { store, ends, task }
+        let alive = Arc::<Alive>::default();
+        tokio::spawn(renew_all(Arc::clone(&store), Arc::downgrade(&alive)));
+        Self { store, ends, alive, task }
     }
 
     /// Where the balances are.
@@ -43,7 +49,8 @@ impl Keeper {
     pub async fn hold(&self, request: &Request) -> Result<Held, QuotaError> {
         let permit = self.ends.clone().try_reserve_owned().map_err(|_| QuotaError::Full)?;
         let id = new_id()?;
-        let last = LastWord { store: Arc::clone(&self.store), permit: Some(permit) };
+        let (store, alive) = (Arc::clone(&self.store), Arc::clone(&self.alive));
+        let last = LastWord { store, alive, permit: Some(permit) };
         let pending = Pending::new(Ticket::new(id, request), last);
         match self.store.reserve(id, request).await {
             Ok(reservation) => Ok(pending.made(reservation)),

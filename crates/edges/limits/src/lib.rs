@@ -23,6 +23,7 @@
 //! What is decided, and which numbers, is [`motet_quota`]'s matter. A [`QuotaStore`] keeps the balances; a
 //! [`Keeper`] makes sure that every reservation ends, however its request does.
 
+mod alive;
 mod clock;
 mod held;
 mod keeper;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use motet_limits::{
-    Actual, Keeper, Limits, MemoryQuota, Millis, Policy, QuotaError, QuotaStore, Request, Reservation,
+    Actual, Clock, Keeper, Limits, MemoryQuota, Millis, Policy, QuotaError, QuotaStore, Request, Reservation,
     ReservationId, Scope, Settlement, Status, Ticket, Unavailable,
 };
 
@@ -22,10 +22,12 @@ struct Mute {
 
 impl Mute {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            store: MemoryQuota::with_clock(HOLD, Arc::new(|| 1_709_208_000_000)),
-            silent: AtomicUsize::new(0),
-        })
+        Self::with_clock(Arc::new(|| 1_709_208_000_000))
+    }
+
+    fn with_clock(clock: Clock) -> Arc<Self> {
+        let store = MemoryQuota::with_clock(HOLD, clock);
+        Arc::new(Self { store, silent: AtomicUsize::new(0) })
     }
 
     fn hear<T, E: From<Unavailable>>(&self, answer: Result<T, E>) -> Result<T, E> {
@@ -58,7 +60,11 @@ impl QuotaStore for Mute {
     }
 
     fn renew<'a>(&'a self, ticket: &'a Ticket) -> BoxFuture<'a, Result<Option<Millis>, Unavailable>> {
-        Box::pin(async move { self.hear(self.store.renew(ticket).await) })
+        // Silent here means that nothing was done.
+        Box::pin(async move {
+            self.hear(Ok::<_, Unavailable>(()))?;
+            self.store.renew(ticket).await
+        })
     }
 
     fn settle<'a>(
@@ -66,7 +72,6 @@ impl QuotaStore for Mute {
         ticket: &'a Ticket,
         actual: Actual,
     ) -> BoxFuture<'a, Result<Settlement, Unavailable>> {
-        // Silent here means that nothing was done.
         Box::pin(async move {
             self.hear(Ok::<_, Unavailable>(()))?;
             self.store.settle(ticket, actual).await
@@ -180,15 +185,25 @@ async fn a_store_that_does_not_answer_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_reply_is_renewed() {
-    let store = Mute::new();
+    let began = tokio::time::Instant::now();
+    let store = Mute::with_clock(Arc::new(move || {
+        1_709_208_000_000 + u64::try_from(began.elapsed().as_millis()).unwrap()
+    }));
     let keeper = Keeper::new(store.clone());
-    let mut held = keeper.hold(&request()).await.unwrap();
-    store.silent.store(1, Ordering::SeqCst);
-    tokio::time::advance(HOLD / 2 - Duration::from_millis(1)).await;
-    assert_eq!(held.renew_if_due().await, Ok(true), "not due, not asked");
-    tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(held.renew_if_due().await.is_err(), "asked");
-    assert_eq!(held.renew_if_due().await, Ok(true), "asked again");
+    let held = keeper.hold(&request()).await.unwrap();
+    let others = keeper.hold(&request()).await.unwrap();
+    // Two answers are missing, and the renewals are tried again in time.
+    store.silent.store(2, Ordering::SeqCst);
+    tokio::time::sleep(HOLD * 5).await;
+    assert_eq!(store.left().await[2], 2, "both are alive");
+    // Two holds without an answer: they have expired, and ends that come later change nothing.
+    store.silent.store(100_000, Ordering::SeqCst);
+    tokio::time::sleep(HOLD * 2).await;
+    store.silent.store(0, Ordering::SeqCst);
+    assert_eq!(store.left().await[2], 4);
+    tokio::time::sleep(HOLD).await;
     drop(held);
+    drop(others);
     keeper.close(HOLD).await;
+    assert_eq!(store.left().await[2], 4);
 }

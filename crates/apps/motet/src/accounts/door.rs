@@ -1,5 +1,6 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use motet_store::{
     UsageWriterOptions, UserId,
 };
 
-use super::{data_folder, now, open};
+use super::{now, open};
 use crate::{
     config::{Config, Tier},
     failure::Failure,
@@ -27,8 +28,8 @@ use crate::{
 /// How long who is over the limit on replies at once is asked to wait: one of them ends within seconds as a rule, and
 /// at the latest when its reservation does.
 const CONCURRENT_RETRY: Duration = Duration::from_secs(5);
-/// How long a reservation lives that nobody settles, because its gateway died: longer than any reply takes.
-const HOLD: Duration = Duration::from_secs(2 * 3600);
+/// How long a reservation lives that nobody renews any more, because its gateway died: Redis may be away for less.
+const HOLD: Duration = Duration::from_secs(120);
 /// How long the end of the server waits for what was used to be written down.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,8 +42,8 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens the database, the quotas and the journal of usage.
-    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
+    /// Opens the database, the quotas and the journal of usage in `folder`.
+    pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Self, Failure> {
         let store = open(config).await?;
         let quotas: Arc<dyn QuotaStore> = match &config.accounts.redis {
             None => Arc::new(MemoryQuota::new(HOLD)),
@@ -51,7 +52,7 @@ impl Door {
                 Arc::new(RedisQuota::open(config).map_err(Failure::usage)?)
             }
         };
-        let folder = data_folder()?.join("usage");
+        let folder = folder.join("usage");
         let usage = UsageWriter::start(store.clone(), &folder, UsageWriterOptions::default());
         let usage = usage
             .map_err(|e| Failure::usage(format!("the journal of usage in {}: {e}", folder.display())))?;

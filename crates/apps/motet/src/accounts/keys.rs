@@ -110,6 +110,17 @@ pub(crate) async fn keys(command: &KeysCommand, config: &Config) -> Result<(), F
     }
 }
 
+/// A key for models, of the first user.
+pub(crate) async fn first_key(config: &Config) -> Result<String, Failure> {
+    let store = open(config).await?;
+    let owner = key_user(&store, None, config).await?;
+    let scopes: Scopes = [Scope::Chat].into_iter().collect();
+    let new = NewKey { user: &owner.id, name: "key", scopes, expires_at: None };
+    let key = store.create_key(&new, now()).await.map_err(Failure::runtime)?;
+    store.close().await;
+    Ok(key.secret.expose().to_owned())
+}
+
 fn scope(name: &str) -> Result<Scope, Failure> {
     Scope::from_name(name).ok_or_else(|| {
         let names: Vec<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();

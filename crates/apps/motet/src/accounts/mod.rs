@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use motet_store::{NewUser, Org, OrgId, Role, Store, User};
 
 pub(crate) use door::Door;
-pub(crate) use keys::{KeysCommand, keys};
+pub(crate) use keys::{KeysCommand, first_key, keys};
 pub(crate) use usage::{UsageArgs, usage};
 pub(crate) use users::{UsersCommand, users};
 
@@ -50,7 +50,7 @@ async fn open(config: &Config) -> Result<Store, Failure> {
 }
 
 /// `motet` in the user's data folder.
-fn data_folder() -> Result<PathBuf, Failure> {
+pub(crate) fn data_folder() -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
     let home = home.ok_or_else(|| {

@@ -1,5 +1,6 @@
 //! `motet bench …`: measures speed. One module per subcommand.
 
+mod door;
 mod engine;
 mod kernels;
 mod serve;
@@ -19,6 +20,9 @@ pub(crate) enum BenchCommand {
     /// Prefill and decode of a model, by batch and context
     #[command(after_help = engine::HELP)]
     Engine(engine::EngineBenchArgs),
+    /// What the HTTP server, accounts and limits add to a reply, in front of a simulated replica
+    #[command(after_help = door::HELP)]
+    Door(door::DoorBenchArgs),
     /// Put load on servers with an OpenAI-compatible API and compare them
     #[command(after_help = serve_args::HELP)]
     Serve(Box<serve_args::ServeBenchArgs>),
@@ -41,7 +45,7 @@ impl BenchCommand {
         let (model, ComputeArgs { threads, kv_format }) = match self {
             Self::Kernels(args) => (&args.model, &args.compute),
             Self::Engine(args) => (&args.model, &args.compute),
-            Self::Serve(_) => return Vec::new(),
+            Self::Serve(_) | Self::Door(_) => return Vec::new(),
         };
         vec![("model", model), ("engine.threads", threads), ("engine.kv_format", kv_format)]
     }
@@ -52,6 +56,7 @@ pub(crate) async fn bench(command: &BenchCommand, config: &Config) -> Result<(),
     match command {
         BenchCommand::Kernels(args) => kernels::bench(args, config).await,
         BenchCommand::Engine(args) => engine::bench(args, config).await,
+        BenchCommand::Door(args) => door::bench(args).await,
         BenchCommand::Serve(args) => serve::serve(args).await,
     }
 }
