@@ -1,6 +1,7 @@
 //! Real clients against a real server: curl, Python, Node and a browser.
 //!
-//! Every client gets the server's address in `MOTET_URL`.
+//! Every client gets the server's address in `MOTET_URL`, and that of one that asks for keys in `MOTET_ACCOUNTS_URL`
+//! with the keys in `MOTET_KEYS`.
 
 use super::counts::Runner;
 use super::server::Server;
@@ -15,12 +16,14 @@ pub(crate) fn start(session: &mut Session) -> Result<Outcome> {
     model::ensure()?;
     sh::run(sh::cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     session.server = Some(Server::start()?);
+    session.accounts = Some(Server::start_with_accounts()?);
     Ok(Outcome::Passed)
 }
 
 /// Ends the server, which must have lived through all of it.
 pub(crate) fn stop(session: &mut Session) -> Result<Outcome> {
     session.server.take().context("the server is not running")?.stop()?;
+    session.accounts.take().context("the server with accounts is not running")?.0.stop()?;
     Ok(Outcome::Passed)
 }
 
@@ -72,9 +75,16 @@ pub(crate) fn browser(session: &mut Session) -> Result<Outcome> {
 /// Runs a client's tests with the server's address; after a failure shows what the server wrote.
 fn count_at(session: &Session, runner: Runner, command: &mut std::process::Command) -> Result<Outcome> {
     let server = session.server.as_ref().context("the server is not running")?;
-    let outcome = count(runner, command.env("MOTET_URL", server.url()));
+    command.env("MOTET_URL", server.url());
+    if let Some((accounts, keys)) = &session.accounts {
+        command.env("MOTET_ACCOUNTS_URL", accounts.url()).env("MOTET_KEYS", keys);
+    }
+    let outcome = count(runner, command);
     if outcome.is_err() {
         println!("--- the end of the server's log ---\n{}", server.log_tail());
+        if let Some((accounts, _)) = &session.accounts {
+            println!("--- and of the one with accounts ---\n{}", accounts.log_tail());
+        }
     }
     outcome
 }

@@ -82,6 +82,8 @@ struct Session {
     is_ci: bool,
     /// The server for the clients, from the first step that needs it to the end of the run.
     server: Option<server::Server>,
+    /// One that asks for keys, and these.
+    accounts: Option<(server::Server, String)>,
 }
 
 impl Session {
@@ -119,7 +121,7 @@ const STEPS: &[Step] = &[
 /// Runs the chosen checks, prints what came out, and fails when one failed.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
-    let mut session = Session { is_ci, server: None };
+    let mut session = Session { is_ci, server: None, accounts: None };
     let mut report = Report::default();
     let is_chosen = |step: &&Step| args.only.is_empty() || args.only.contains(&step.part);
     for step in STEPS.iter().filter(is_chosen) {
@@ -132,8 +134,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             break;
         }
     }
-    // The server goes before the numbers are printed, so that they are the last lines.
-    drop(session.server.take());
+    // The servers go before the numbers are printed, so that they are the last lines.
+    drop((session.server.take(), session.accounts.take()));
     report.print_and_judge()
 }
 

@@ -35,6 +35,31 @@ impl Server {
         Self::launch(&mut command, port, run.join("motet.log"))
     }
 
+    /// Starts a second one, in front of the same model, that asks for keys; also a key of each tier.
+    pub(crate) fn start_with_accounts() -> Result<(Self, String)> {
+        let run = paths::target().join("client-tests/accounts");
+        if run.exists() {
+            fs::remove_dir_all(&run)?;
+        }
+        fs::create_dir_all(&run)?;
+        let motet = || {
+            let mut command = sh::command(paths::target().join("debug/motet"));
+            without_user_settings(&mut command).env("XDG_CONFIG_HOME", &run).env("XDG_DATA_HOME", &run);
+            command.arg("--config").arg(paths::root().join("tests/clients/accounts.toml"));
+            command
+        };
+        let mut keys = Vec::new();
+        for tier in ["roomy", "tight", "broke"] {
+            sh::run(motet().args(["users", "create", tier, "--tier", tier]))?;
+            let key = sh::capture(motet().args(["keys", "create", "--user", tier]))?;
+            keys.push(format!("{tier}={}", key.trim()));
+        }
+        let port = free_port()?;
+        let mut command = motet();
+        command.args(["serve", "--auth", "on", "--host", "127.0.0.1", "--port", &port.to_string()]);
+        Ok((Self::launch(&mut command, port, run.join("motet.log"))?, keys.join(" ")))
+    }
+
     /// Runs the command, which serves on `port`, with its output in the file `log`, and waits until it is ready.
     fn launch(command: &mut Command, port: u16, log: PathBuf) -> Result<Self> {
         let log_file = fs::File::create(&log)?;
