@@ -22,6 +22,7 @@ mod generation;
 mod json;
 mod message;
 mod model;
+pub mod openapi;
 mod unsupported;
 mod usage;
 

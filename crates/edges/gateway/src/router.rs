@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::Method;
+use http::{HeaderName, Method, header};
+use motet_protocol::openapi::{self, Document};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::ApiError;
@@ -21,6 +23,8 @@ pub struct Routes {
     pub open: Router,
     /// For callers who may use models: each request has an `Arc<`[`Caller`](crate::Caller)`>` among its extensions.
     pub for_callers: Router,
+    /// What they are, for the OpenAPI document.
+    pub described_by: Vec<fn(&mut Document)>,
 }
 
 impl Gateway {
@@ -31,6 +35,7 @@ impl Gateway {
 
     /// The gateway's own routes and some more.
     pub fn router_with(self: &Arc<Self>, more: Routes) -> Router {
+        let document = described(&more.described_by);
         let for_callers = Router::new()
             .route("/v1/models", get(health::models))
             .route("/v1/models/{*id}", get(health::model))
@@ -43,6 +48,7 @@ impl Gateway {
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
             .route("/metrics", get(health::metrics))
+            .route("/openapi.json", get(move || std::future::ready(document.clone())))
             .merge(more.open.with_state(()))
             .merge(for_callers)
             .method_not_allowed_fallback(method_not_allowed)
@@ -52,6 +58,14 @@ impl Gateway {
             .layer(from_fn_with_state(Arc::clone(self), observe))
             .with_state(Arc::clone(self))
     }
+}
+
+/// The OpenAPI document of all routes, as it is sent.
+fn described(more: &[fn(&mut Document)]) -> ([(HeaderName, &'static str); 1], Bytes) {
+    let mut document = Document::new(env!("CARGO_PKG_VERSION"));
+    openapi::inference(&mut document);
+    more.iter().for_each(|describe| describe(&mut document));
+    ([(header::CONTENT_TYPE, "application/json")], Bytes::from(document.json().to_string()))
 }
 
 /// A file of the web app, or a JSON 404 where a program asked.

@@ -140,3 +140,12 @@ async fn metrics() {
         assert!(is_there, "{line} is not in\n{}", got.text);
     }
 }
+
+#[tokio::test]
+async fn the_api_describes_itself() {
+    let got = get(&gateway(&Fake::new(|_| Vec::new())).router(), "/openapi.json").await;
+    assert_eq!(got.status, 200);
+    let document = got.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["paths"]["/v1/chat/completions"]["post"].is_object());
+}
