@@ -87,7 +87,12 @@ impl List {
         match text {
             Some(text) => Ok((*known, Written { text, source })),
             None => {
-                Err(ConfigError(format!("{source}: {name}.{known} takes one value, not a list or a table")))
+                let takes = if lists.contains(known) {
+                    "a list of texts"
+                } else {
+                    "one value, not a list or a table"
+                };
+                Err(ConfigError(format!("{source}: {name}.{known} takes {takes}")))
             }
         }
     }

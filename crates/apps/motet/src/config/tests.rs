@@ -384,7 +384,7 @@ fn mistakes_in_models_say_where_and_what_is_right() {
     );
     model("modle = 1", "config.toml:3: unknown key models.modle; did you mean models.model?");
     model("name = [1]", "config.toml:3: models.name takes one value, not a list or a table");
-    model("roles = [[1]]", "config.toml:3: models.roles takes one value, not a list or a table");
+    model("roles = [[1]]", "config.toml:3: models.roles takes a list of texts");
     model(
         "roles = [\"big\"]",
         "models.roles = \"big\" (from config.toml:3): not roles; write some of mini, fast, reasoning",

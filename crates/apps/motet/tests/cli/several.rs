@@ -77,7 +77,7 @@ fn two_models_answer_beside_each_other() {
     for unknown in ["tiny", "Small", "small ", "../small", ""] {
         assert_eq!(ask(&server, unknown, "hello").status, 404, "{unknown}");
     }
-    assert_eq!(ask(&server, "large", &"hello ".repeat(40)).status, 400, "the configured context is 128");
+    assert_eq!(ask(&server, "large", &"hello ".repeat(100)).status, 400, "the configured context is 128");
     let list = server.get("/v1/models").body;
     let list: Value = serde_json::from_str(&list).unwrap();
     let motet = |i: usize| list["data"][i]["motet"].clone();
