@@ -58,9 +58,9 @@ holds() {
     done
 }
 
-# The value of an unlabelled metric, as a whole number.
+# The value of a metric of the one model, as a whole number.
 metric() {
-    request /metrics >/dev/null && sed -n "s/^$1 \([0-9]*\).*/\1/p" "$body"
+    request /metrics >/dev/null && sed -n "s/^$1\({.*}\)\{0,1\} \([0-9]*\).*/\2/p" "$body"
 }
 
 alive() { expect status 200 "$(request /healthz)" && holds "$body" '"status":"ok"'; }

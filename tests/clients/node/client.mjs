@@ -21,7 +21,7 @@ export async function servedModel() {
 /** Sequences in the engine, as `/metrics` tells. */
 export async function runningSequences() {
   const text = await (await fetch(`${url}/metrics`)).text();
-  return Number(/^motet_sequences_running (\S+)$/m.exec(text)?.[1]);
+  return Number(/^motet_sequences_running(?:{.*})? (\S+)$/m.exec(text)?.[1]);
 }
 
 /** Tries `isTrue` until it holds; gives up after `ms`. */

@@ -47,9 +47,9 @@ def ending(client, model):
 
 def metric(name):
     text = urllib.request.urlopen(f"{URL}/metrics", timeout=10).read().decode()
-    lines = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+    lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
     assert lines, f"{name} is not among the metrics"
-    return float(lines[0].split()[1])
+    return sum(float(line.split()[-1]) for line in lines)
 
 
 def until_idle(seconds=20):

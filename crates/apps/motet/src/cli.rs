@@ -18,7 +18,8 @@ Examples:
   motet model inspect tiny.gguf                what a model file holds
 
 Models (--model): a GGUF file, a folder with one, the name of a model in `motet model list`,
-or hf:owner/name[:file] to fetch from a hub. Without --model: SmolLM2-135M-Instruct.
+hf:owner/name[:file] to fetch from a hub, or a name of [[models]] in the configuration. Without
+--model: the first of those, or SmolLM2-135M-Instruct.
 
 Every setting is also a line of ~/.config/motet/config.toml and a MOTET_… variable;
 `motet config check` shows them all and where each value comes from.
@@ -94,6 +95,9 @@ Examples:
   motet serve --kv-memory 50% --kv-format int8 --cache-spill 8GiB
   curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
     -d '{\"model\": \"SmolLM2-135M-Instruct\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
+
+Several models in one server: [[models]] of the configuration file, with names, aliases and roles;
+--model then takes one of them, or another one alone.
 
 The port opens at once; /healthz answers while the model loads, /readyz is 200 when it can answer.
 Ctrl-C or SIGTERM lets replies in flight end, a second one stops at once. A model that can't be

@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use crate::{
-    config::{Config, RawConfig},
+    config::{Config, ModelSettings, RawConfig},
     failure::Failure,
     output::{print, say},
 };
@@ -27,7 +27,7 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
     }
     text.push_str(
         "\nEach key is also a variable (engine.threads: MOTET_ENGINE_THREADS) and a flag (--threads);\n\
-         lanes and tiers are [[lanes]] and [[tiers]] of the file alone.\n",
+         models, lanes and tiers are [[models]], [[lanes]] and [[tiers]] of the file alone.\n",
     );
     print(&text)
 }
@@ -46,7 +46,19 @@ fn rows(config: &Config) -> Vec<[String; 4]> {
         let help = "what accounts of this tier may use".to_owned();
         [format!("tiers.{}", tier.name), tier.shown(&config.lanes), tier.source.to_string(), help]
     });
-    keys.chain(lanes).chain(tiers).collect()
+    let models = tables_of_models(config).map(|model| {
+        let help = match model.description.as_str() {
+            "" => "a model that is served".to_owned(),
+            description => description.to_owned(),
+        };
+        [format!("models.{}", model.label()), model.shown(), model.source.to_string(), help]
+    });
+    keys.chain(models).chain(lanes).chain(tiers).collect()
+}
+
+/// Models that have a table: the one that is served without any is the key `model`.
+fn tables_of_models(config: &Config) -> impl Iterator<Item = &ModelSettings> {
+    config.models.iter().filter(|model| model.is_table)
 }
 
 fn json(config: &Config) -> serde_json::Value {
@@ -68,7 +80,13 @@ fn json(config: &Config) -> serde_json::Value {
             "source": tier.source.to_string(), "variable": null, "flag": null,
         })
     });
-    keys.chain(lanes).chain(tiers).collect()
+    let models = tables_of_models(config).map(|model| {
+        serde_json::json!({
+            "key": format!("models.{}", model.label()), "value": model.shown(),
+            "source": model.source.to_string(), "variable": null, "flag": null,
+        })
+    });
+    keys.chain(models).chain(lanes).chain(tiers).collect()
 }
 
 /// The password of an address is nobody's business who reads over a shoulder.

@@ -18,7 +18,7 @@ use motet_model::{
 use motet_text::{ChatTemplate, Tokenizer};
 
 use crate::{
-    config::{Config, EngineSettings, SpillSettings, human_bytes},
+    config::{Config, ModelSettings, SpillSettings, human_bytes},
     failure::Failure,
     output::say,
     progress::DownloadProgress,
@@ -47,6 +47,10 @@ pub(crate) struct Loaded {
     pub(crate) kv_tokens: u64,
     /// Bytes that they may take.
     pub(crate) kv_bytes: u64,
+    /// Bytes of the weights.
+    pub(crate) weight_bytes: u64,
+    /// Threads that compute for it.
+    pub(crate) threads: usize,
     /// How long loading took.
     pub(crate) took: Duration,
 }
@@ -57,14 +61,21 @@ pub(crate) async fn find(model: &ModelRef) -> Result<PathBuf, Failure> {
     hub.resolve(model, &DownloadProgress::default()).await.map_err(Failure::usage)
 }
 
-/// Finds and loads the configured model. Loading keeps a thread busy, so it gets one of its own.
+/// Finds and loads the default model.
 pub(crate) async fn find_and_load(config: &Config) -> Result<Loaded, Failure> {
-    let path = find(&config.model).await?;
-    let (id, engine) = (model_id(&config.model, &path), config.engine.clone());
-    tokio::task::spawn_blocking(move || load(&path, id, engine)).await.map_err(Failure::runtime)?
+    let Some(model) = config.models.first() else { return Err(Failure::usage("there is no model")) };
+    find_and_load_one(model).await
 }
 
-fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Failure> {
+/// Finds and loads a model. Loading keeps a thread busy, so it gets one of its own.
+pub(crate) async fn find_and_load_one(model: &ModelSettings) -> Result<Loaded, Failure> {
+    let (path, model) = (find(&model.model).await?, model.clone());
+    tokio::task::spawn_blocking(move || load(&path, model)).await.map_err(Failure::runtime)?
+}
+
+fn load(path: &Path, model: ModelSettings) -> Result<Loaded, Failure> {
+    let id = model_id(&model, path);
+    let (settings, memory_key) = (model.engine, model.memory_key);
     let begun = Instant::now();
     let gguf = Gguf::open(path).map_err(Failure::usage)?;
     let spec = tokenizer_spec(&gguf).map_err(Failure::usage)?;
@@ -88,7 +99,7 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
     };
     let executor = CpuExecutor::load_with(&gguf, options, &progress).map_err(|error| match error {
         ModelError::File(error) => Failure::usage(error),
-        error => Failure::usage(format!("engine.kv_memory: {error}")),
+        error => Failure::usage(format!("{memory_key}: {error}")),
     })?;
     let (kv_tokens, kv_bytes) = (executor.kv_tokens(MEDIAN_CONVERSATION) as u64, executor.kv_bytes() as u64);
     let config = EngineConfig {
@@ -108,6 +119,8 @@ fn load(path: &Path, id: String, settings: EngineSettings) -> Result<Loaded, Fai
         kv_format: settings.kv_format,
         kv_tokens,
         kv_bytes,
+        weight_bytes: gguf.file_size(),
+        threads: settings.threads,
         took: begun.elapsed(),
     })
 }
@@ -169,11 +182,13 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What clients call the model: the default's name, the repository, or the file's name without its ending.
-fn model_id(model: &ModelRef, path: &Path) -> String {
-    match model {
+/// What clients call the model: its configured name, the default's name, the repository, or the file's name without its
+/// ending.
+fn model_id(settings: &ModelSettings, path: &Path) -> String {
+    match &settings.model {
+        _ if settings.is_named => settings.label(),
         ModelRef::Hub { repo, .. } => repo.clone(),
-        ModelRef::Default => model.to_string(),
+        model @ ModelRef::Default => model.to_string(),
         ModelRef::Path(_) => {
             path.file_stem().map_or_else(|| "model".to_owned(), |stem| lossy(stem.as_encoded_bytes()))
         }

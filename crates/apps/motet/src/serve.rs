@@ -1,26 +1,28 @@
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use motet_engine::{Engine, LaneConfig, LaneKind};
-use motet_gateway::{Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ServedModel};
+use motet_gateway::{Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ModelCard, ServedModel};
 use motet_model::KvFormat;
 use tokio::net::TcpListener;
 
 use crate::{
     accounts::{Door, data_folder},
-    config::{Auth, Config, human_bytes, thousands},
+    config::{Auth, Config, KvMemory, ModelSettings, available_memory, human_bytes, thousands},
     failure::Failure,
     generate::warm,
-    load::{Loaded, MEDIAN_CONVERSATION, find_and_load},
+    load::{Loaded, MEDIAN_CONVERSATION, find_and_load_one},
     output::say,
     signals::shutdown_asked,
 };
 
-/// Serves until a signal. The port opens before the model is there, so that a supervisor sees a live
-/// process; `/readyz` turns 200 after one real generation.
+/// Serves until a signal. The port opens before the models are there, so that a supervisor sees a live
+/// process; `/readyz` turns 200 after one real generation of the default model.
 pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
+    check_memory(&config.models, available_memory())?;
     let door = door(config).await?;
     let listener = bind(SocketAddr::new(config.host, config.port)).await?;
     let served = serve_on(listener, config, door.clone()).await;
@@ -35,23 +37,25 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
 
 async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>>) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(Failure::runtime)?;
-    say(&format!("Motet listens on http://{address} and loads {}", config.model));
+    let models: Vec<_> = config.models.iter().map(|model| model.model.to_string()).collect();
+    say(&format!("Motet listens on http://{address} and loads {}", models.join(", ")));
 
     let lanes = lanes(&config.engine.sched.lanes);
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key is what a foreign page does not have; without keys the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
-    let gateway = Gateway::new(GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() });
-    let engine = EngineSlot::default();
+    let gateway_config = GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() };
+    let gateway = Gateway::with_models(gateway_config, config.models.iter().map(card).collect());
+    let engines = Engines::default();
     let limits = ConnectionLimits::default();
-    let serving = motet_gateway::serve(listener, gateway.router(), limits, drained(engine.clone()));
+    let serving = motet_gateway::serve(listener, gateway.router(), limits, drained(engines.clone()));
     tokio::pin!(serving);
-    let model = load_into(&gateway, config, address, &engine);
-    tokio::pin!(model);
-    let _loaded = tokio::select! {
-        // A signal while the model loads: nothing is in flight that could be cut.
+    let models = load_all(&gateway, config, address, &engines);
+    tokio::pin!(models);
+    tokio::select! {
+        // A signal while models load: what is in flight of those that are there has ended.
         ended = &mut serving => return ended.map_err(Failure::runtime),
-        loaded = &mut model => loaded?,
+        loaded = &mut models => loaded?,
     };
     serving.await.map_err(Failure::runtime)
 }
@@ -62,16 +66,14 @@ fn lanes(lanes: &[LaneConfig]) -> Lanes {
     Lanes { default: 0, background }
 }
 
-/// The engine, once there is one.
-type EngineSlot = Arc<OnceLock<Arc<Engine>>>;
+/// The engines that are there.
+type Engines = Arc<Mutex<Vec<Arc<Engine>>>>;
 
-/// Completes when a shutdown was asked for and the engine takes no more: a request on a connection that
+/// Completes when a shutdown was asked for and no engine takes more: a request on a connection that
 /// is still open would only prolong the end.
-async fn drained(engine: EngineSlot) {
+async fn drained(engines: Engines) {
     shutdown_asked().await;
-    if let Some(engine) = engine.get() {
-        engine.drain();
-    }
+    engines.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|engine| engine.drain());
 }
 
 /// What tells who may use the server. Without one anyone who reaches the port may, so only this machine must.
@@ -110,42 +112,113 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-async fn load_into(
+/// Refuses arenas that the machine can't hold together. Of one alone the engine tells when it is made.
+fn check_memory(models: &[ModelSettings], free: u64) -> Result<(), Failure> {
+    let bytes = |model: &ModelSettings| match model.engine.kv_memory {
+        KvMemory::Bytes(bytes) => bytes as u64,
+        KvMemory::Share(_) | KvMemory::Tokens(_) => 0,
+    };
+    let sum = models.iter().map(bytes).fold(0, u64::saturating_add);
+    if models.len() < 2 || sum <= free {
+        return Ok(());
+    }
+    let of_each = models.iter().map(|m| format!("{} {}", m.label(), m.engine.kv_memory)).collect::<Vec<_>>();
+    Err(Failure::usage(format!(
+        "the models' memory for conversations adds up to {} ({}), and {} is free; lower models.kv_memory, or \
+         engine.kv_memory, which those without their own divide",
+        human_bytes(sum),
+        of_each.join(", "),
+        human_bytes(free)
+    )))
+}
+
+/// What the gateway knows of a model before it is there.
+fn card(model: &ModelSettings) -> ModelCard {
+    let ModelSettings { name, aliases, roles, description, context, smaller, .. } = model;
+    ModelCard {
+        id: name.clone(),
+        aliases: aliases.clone(),
+        roles: roles.clone(),
+        description: description.clone(),
+        context: *context,
+        smaller: smaller.clone(),
+    }
+}
+
+/// Loads the models one after the other, the default one first, each of which is served as soon as it is there. One that
+/// can't be loaded is left out; only when none can be is that a failure.
+async fn load_all(
     gateway: &Arc<Gateway>,
     config: &Config,
     address: SocketAddr,
-    slot: &EngineSlot,
-) -> Result<Loaded, Failure> {
-    let outcome = async {
-        let loaded = find_and_load(config).await?;
-        warm(&loaded).await?;
-        Ok(loaded)
-    }
-    .await;
-    let loaded: Loaded = match outcome {
-        Ok(loaded) => loaded,
-        Err(failure) => {
-            gateway.set_failed(Failure::line(&failure).unwrap_or_default());
-            return Err(failure);
+    engines: &Engines,
+) -> Result<(), Failure> {
+    let mut failure = None;
+    let mut names = Names::of(&config.models);
+    for (index, model) in config.models.iter().enumerate() {
+        let loaded = match load_one(model, &mut names).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                let line = error.line().unwrap_or_default();
+                gateway.set_model_failed(index, line.clone());
+                if config.models.len() > 1 {
+                    say(&format!("warning: {} is not served: {line}", model.label()));
+                }
+                failure.get_or_insert(error);
+                continue;
+            }
+        };
+        if let Err(why) = &loaded.template {
+            say(&format!("warning: {}: {why}; only /v1/completions will answer", loaded.id));
         }
-    };
-    if let Err(why) = &loaded.template {
-        say(&format!("warning: {why}; only /v1/completions will answer"));
+        engines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&loaded.engine));
+        let ready = ready_line(&loaded, address);
+        gateway.set_model_ready(index, served(loaded));
+        say(&ready);
     }
-    // It is the only one: a server loads once.
-    let _ = slot.set(Arc::clone(&loaded.engine));
-    gateway.set_ready(ServedModel {
-        id: loaded.id.clone(),
-        created: loaded.created,
-        tokenizer: loaded.tokenizer.clone(),
-        template: loaded.template.as_ref().ok().cloned(),
-        backend: loaded.engine.clone(),
-    });
-    say(&ready_line(&loaded, config, address));
+    let are_there = !engines.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    failure.filter(|_| !are_there).map_or(Ok(()), Err)
+}
+
+/// Loads a model and lets it generate once.
+async fn load_one(model: &ModelSettings, names: &mut Names) -> Result<Loaded, Failure> {
+    let loaded = find_and_load_one(model).await?;
+    names.add(model, &loaded.id)?;
+    warm(&loaded).await?;
     Ok(loaded)
 }
 
-fn ready_line(loaded: &Loaded, config: &Config, address: SocketAddr) -> String {
+fn served(loaded: Loaded) -> ServedModel {
+    ServedModel {
+        id: loaded.id,
+        created: loaded.created,
+        tokenizer: loaded.tokenizer,
+        template: loaded.template.ok(),
+        backend: loaded.engine,
+        weight_bytes: loaded.weight_bytes,
+    }
+}
+
+/// The names that are taken: those of folders show when the model is found.
+struct Names(BTreeSet<String>);
+
+impl Names {
+    fn of(models: &[ModelSettings]) -> Self {
+        Self(models.iter().flat_map(|model| model.name.iter().chain(&model.aliases).cloned()).collect())
+    }
+
+    fn add(&mut self, model: &ModelSettings, id: &str) -> Result<(), Failure> {
+        if model.name.is_none() && !self.0.insert(id.to_owned()) {
+            return Err(Failure::usage(format!(
+                "{} is called {id}, as another model is; give it a models.name of its own",
+                model.model
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn ready_line(loaded: &Loaded, address: SocketAddr) -> String {
     let format = match loaded.kv_format {
         KvFormat::F32 => "f32",
         KvFormat::F16 => "f16",
@@ -156,7 +229,7 @@ fn ready_line(loaded: &Loaded, config: &Config, address: SocketAddr) -> String {
         loaded.id,
         room(loaded.kv_tokens),
         human_bytes(loaded.kv_bytes),
-        config.engine.threads,
+        loaded.threads,
         loaded.took.as_secs_f64()
     )
 }

@@ -40,7 +40,7 @@ pub use generation::{
 };
 pub use json::{MAX_DEPTH, MAX_VALUES, parse_body};
 pub use message::MAX_MESSAGES;
-pub use model::{ModelList, ModelObject};
+pub use model::{ModelDetails, ModelList, ModelObject};
 pub use unsupported::{IGNORED, Neutral, UNSUPPORTED};
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, Usage};
 

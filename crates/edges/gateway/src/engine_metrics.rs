@@ -1,4 +1,4 @@
-//! The backend's [`Load`] as metrics, read at each scrape.
+//! The [`Load`] of each model's backend as metrics, read at each scrape.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 
-use crate::gateway::State;
+use crate::catalogue::{Catalogue, State};
 
-/// Reads the backend's load at each scrape.
-pub(crate) struct EngineCollector(pub(crate) watch::Receiver<State>);
+/// Reads the backends' loads at each scrape.
+pub(crate) struct EngineCollector(pub(crate) watch::Receiver<Catalogue>);
 
 impl fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,25 +106,42 @@ fn used_share(load: &Load) -> f64 {
 
 impl Collector for EngineCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let state = self.0.borrow().clone();
+        let models = self.0.borrow().clone();
         let mut page = Page(encoder);
-        let ready: Reading<State> = ("motet_ready", "1 when the model can be used", |state| {
-            f64::from(u8::from(matches!(state, State::Ready(_))))
-        });
-        page.write(MetricType::Gauge, &[ready], &[(None, &state)])?;
-        let State::Ready(served) = &state else { return Ok(()) };
-        let load = served.model.backend.load();
-        let lanes: Vec<_> =
-            load.lanes.iter().map(|lane| (Some(("lane", lane.name.as_str())), lane)).collect();
-        let model = Some(("model_name", served.model.id.as_str()));
-        page.write(MetricType::Gauge, GAUGES, &[(None, &load)])?;
-        page.write(MetricType::Counter, COUNTERS, &[(None, &load)])?;
+        page.write(MetricType::Gauge, &[READY], &[(vec![], models.default_state())])?;
+        let states: Vec<_> = models.states().map(|(id, state)| (vec![("model", id)], state)).collect();
+        page.write(MetricType::Gauge, &[MODEL_READY], &states)?;
+        let loads: Vec<_> =
+            models.ready().map(|served| (served.model.id.as_str(), served.model.backend.load())).collect();
+        let labelled = |label: &'static str| -> Vec<_> {
+            loads.iter().map(|(id, load)| (vec![(label, *id)], load)).collect()
+        };
+        page.write(MetricType::Gauge, GAUGES, &labelled("model"))?;
+        page.write(MetricType::Counter, COUNTERS, &labelled("model"))?;
+        let lanes: Vec<_> = loads.iter().flat_map(lanes_of).collect();
         page.write(MetricType::Gauge, LANE_GAUGES, &lanes)?;
         page.write(MetricType::Counter, LANE_COUNTERS, &lanes)?;
-        page.write(MetricType::Gauge, VLLM_GAUGES, &[(model, &load)])?;
-        page.write(MetricType::Counter, VLLM_COUNTERS, &[(model, &load)])
+        page.write(MetricType::Gauge, VLLM_GAUGES, &labelled("model_name"))?;
+        page.write(MetricType::Counter, VLLM_COUNTERS, &labelled("model_name"))
     }
 }
+
+/// The lanes of a model.
+fn lanes_of<'a>((id, load): &'a (&'a str, Load)) -> impl Iterator<Item = Source<'a, LaneLoad>> {
+    load.lanes.iter().map(|lane| (vec![("model", *id), ("lane", lane.name.as_str())], lane))
+}
+
+/// Whether the default model can be used.
+const READY: Reading<State> = ("motet_ready", "1 when the default model can be used", is_ready);
+/// Whether each model can be.
+const MODEL_READY: Reading<State> = ("motet_model_ready", "1 when the model can be used", is_ready);
+
+fn is_ready(state: &State) -> f64 {
+    f64::from(u8::from(matches!(state, State::Ready(_))))
+}
+
+/// What a value is read from, and its labels.
+type Source<'a, T> = (Vec<Label<'a>>, &'a T);
 
 /// A label's name and value.
 type Label<'a> = (&'a str, &'a str);
@@ -133,17 +150,19 @@ type Label<'a> = (&'a str, &'a str);
 struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    /// Writes metrics of one kind, each with a value per source, under the source's label if it has one.
+    /// Writes metrics of one kind, each with a value per source, under the source's labels.
     fn write<T>(
         &mut self,
         kind: MetricType,
         readings: &[Reading<T>],
-        sources: &[(Option<Label<'_>>, &T)],
+        sources: &[Source<'_, T>],
     ) -> Result<(), fmt::Error> {
+        // A name without values would be noise.
+        let readings = if sources.is_empty() { &[] } else { readings };
         for (name, help, read) in readings {
             let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
-            for (label, source) in sources {
-                let labels = label.as_slice();
+            for (labels, source) in sources {
+                let labels = labels.as_slice();
                 let value = metric.encode_family(&labels)?;
                 match kind {
                     MetricType::Counter => ConstCounter::new(read(source)).encode(value)?,

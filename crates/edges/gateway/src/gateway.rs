@@ -1,12 +1,10 @@
 use std::sync::Arc;
 
-use motet_protocol::ModelObject;
 use motet_text::{ChatTemplate, Tokenizer};
 use motet_types::Backend;
-use tokio::sync::watch;
 
+use crate::catalogue::{Catalogue, CatalogueSender, ModelCard, State};
 use crate::config::GatewayConfig;
-use crate::error::ApiError;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::null_content;
@@ -25,11 +23,17 @@ pub struct ServedModel {
     pub template: Option<Arc<ChatTemplate>>,
     /// What continues its token sequences.
     pub backend: Arc<dyn Backend>,
+    /// Bytes of its weights: where nothing else tells which model is for hard requests, the largest is.
+    pub weight_bytes: u64,
 }
 
 /// A served model and what is derived from it once.
 pub(crate) struct Served {
     pub(crate) model: ServedModel,
+    /// What was known of it before it was loaded.
+    pub(crate) card: Arc<ModelCard>,
+    /// Its place among the server's models.
+    pub(crate) index: usize,
     /// `system_fingerprint`.
     pub(crate) fingerprint: String,
     /// Names of the backend's lanes.
@@ -38,75 +42,66 @@ pub(crate) struct Served {
     pub(crate) takes_null_content: bool,
 }
 
-/// Whether there is a model to serve.
-#[derive(Clone)]
-pub(crate) enum State {
-    /// It is being loaded.
-    Loading,
-    /// It has generated and can be used.
-    Ready(Arc<Served>),
-    /// It could not be loaded or stopped working, and why.
-    Failed(String),
-}
-
 /// The HTTP server's state. Make a [`router`](Gateway::router) of it and serve that at once; requests
-/// for a model get 503 until [`set_ready`](Gateway::set_ready).
+/// for a model get 503 until it [is ready](Gateway::set_ready).
 pub struct Gateway {
     pub(crate) config: GatewayConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
-    state: watch::Sender<State>,
+    models: CatalogueSender,
 }
 
 impl Gateway {
-    /// A gateway that has no model yet.
+    /// A gateway for one model, which is not there yet.
     pub fn new(config: GatewayConfig) -> Arc<Self> {
-        let state = watch::Sender::new(State::Loading);
-        let metrics = Metrics::new(state.subscribe());
-        let workers = Workers::new(&config);
-        Arc::new(Self { config, metrics: Arc::new(metrics), workers, state })
+        Self::with_models(config, Vec::new())
     }
 
-    /// Serves `model` from now on. Call it after one real generation has run.
+    /// A gateway for these models, none of which is there yet. The first is the default one: whether it is
+    /// ready is whether the server is.
+    pub fn with_models(config: GatewayConfig, cards: Vec<ModelCard>) -> Arc<Self> {
+        let models = CatalogueSender::new(Catalogue::new(cards));
+        let metrics = Metrics::new(models.subscribe());
+        let workers = Workers::new(&config);
+        Arc::new(Self { config, metrics: Arc::new(metrics), workers, models })
+    }
+
+    /// Serves `model` as the default one from now on. Call it after one real generation has run.
     pub fn set_ready(&self, model: ServedModel) {
+        self.set_model_ready(0, model);
+    }
+
+    /// Serves `model` from now on in the place of card `index`. Call it after one real generation has run.
+    pub fn set_model_ready(&self, index: usize, model: ServedModel) {
         let info = model.backend.model();
         let shape = format!("{} {}", info.context_length, info.vocab_size);
         let fingerprint =
             ids::fingerprint(&[env!("CARGO_PKG_VERSION"), &model.id, &model.created.to_string(), &shape]);
         let takes_null_content = model.template.as_deref().is_none_or(null_content::is_taken_by);
         let lanes = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
-        let served = Served { model, fingerprint, lanes, takes_null_content };
-        self.state.send_replace(State::Ready(Arc::new(served)));
+        let card = self.models.borrow().card(index);
+        let served = Served { model, card, index, fingerprint, lanes, takes_null_content };
+        self.models.send_modify(|models| models.set(index, State::Ready(Arc::new(served))));
     }
 
-    /// There is no model, or none that works: `why` is for the operator and is shown to clients.
+    /// There is no default model, or none that works: `why` is for the operator and is shown to clients.
     pub fn set_failed(&self, why: String) {
-        self.state.send_replace(State::Failed(why));
+        self.set_model_failed(0, why);
     }
 
-    pub(crate) fn state(&self) -> State {
-        self.state.borrow().clone()
+    /// Model `index` can't be loaded or stopped working; the others are not touched.
+    pub fn set_model_failed(&self, index: usize, why: String) {
+        self.models.send_modify(|models| models.set(index, State::Failed(why)));
     }
 
-    /// The model, or what to answer while there is none.
-    pub(crate) fn served(&self) -> Result<Arc<Served>, ApiError> {
-        match self.state() {
-            State::Ready(served) => Ok(served),
-            State::Loading => Err(ApiError::Loading),
-            State::Failed(why) => Err(ApiError::Down(why)),
-        }
+    /// All models as they are now.
+    pub(crate) fn catalogue(&self) -> Catalogue {
+        self.models.borrow().clone()
     }
 
     /// Seconds since 1970 by the configured clock.
     pub(crate) fn unix_seconds(&self) -> u64 {
         let since = (self.config.clock)().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |duration| duration.as_secs())
-    }
-}
-
-impl Served {
-    pub(crate) fn object(&self) -> ModelObject {
-        let context = self.model.backend.model().context_length;
-        ModelObject::new(&self.model.id, self.model.created, context)
     }
 }

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::access::{Ask, Caller, Permit, RateLimits};
 use crate::error::ApiError;
-use crate::gateway::{Gateway, Served};
+use crate::gateway::Gateway;
 use crate::observe::RequestId;
 use crate::prepare::{self, Job};
 use crate::reply::{Reply, note_down};
 use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
-use crate::{body, ids, stream};
+use crate::{body, choosing, ids, stream};
 
 /// Names parameters of the request that this API does not know and ignored, so that a typo shows.
 const IGNORED_PARAMETERS: HeaderName = HeaderName::from_static("x-motet-ignored-parameters");
@@ -29,10 +29,10 @@ pub(crate) async fn chat(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (served, bytes) = receive(&gateway, &headers, body).await?;
+    let bytes = receive(&gateway, &headers, body).await?;
     let now = gateway.unix_seconds();
-    let caller = Arc::clone(&sender.caller);
-    let job = gateway.workers.run(bytes.len(), move || prepare::chat((served, caller), &bytes, now)).await?;
+    let desk = gateway.desk(Arc::clone(&sender.caller));
+    let job = gateway.workers.run(bytes.len(), move || prepare::chat(desk, &bytes, now)).await?;
     answer(gateway, job, sender, "chatcmpl-", Chat).await
 }
 
@@ -43,20 +43,17 @@ pub(crate) async fn completions(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (served, bytes) = receive(&gateway, &headers, body).await?;
-    let caller = Arc::clone(&sender.caller);
-    let job = gateway.workers.run(bytes.len(), move || prepare::completion((served, caller), &bytes)).await?;
+    let bytes = receive(&gateway, &headers, body).await?;
+    let desk = gateway.desk(Arc::clone(&sender.caller));
+    let job = gateway.workers.run(bytes.len(), move || prepare::completion(desk, &bytes)).await?;
     answer(gateway, job, sender, "cmpl-", TextCompletion).await
 }
 
-/// The model, and the request's body. It is read even when there is no model: see [`body::refuse`].
-async fn receive(
-    gateway: &Gateway,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(Arc<Served>, Vec<u8>), ApiError> {
+/// The request's body. It is read even when there is no model: see [`body::refuse`].
+async fn receive(gateway: &Gateway, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, ApiError> {
     let bytes = body::read(&gateway.config, headers, body).await;
-    Ok((gateway.served()?, bytes?))
+    gateway.catalogue().check_any_ready()?;
+    bytes
 }
 
 /// Submits a job and answers with events or with one body.
@@ -87,6 +84,7 @@ async fn answer<S: Shape>(
         whole(&gateway, reply, generation.n, &shape).await?
     };
     limits.write(response.headers_mut());
+    choosing::write_headers(&job.served, &job.why, response.headers_mut());
     if let Some(names) = ignored(&generation.unknown) {
         response.headers_mut().insert(IGNORED_PARAMETERS, names);
     }
@@ -130,7 +128,8 @@ async fn whole(
     n: u32,
     shape: &impl Shape,
 ) -> Result<Response, ApiError> {
-    let choices = collect(&mut reply).await.inspect_err(|error| note_down(gateway, error))?;
+    let choices =
+        collect(&mut reply).await.inspect_err(|error| note_down(gateway, &shape.envelope().served, error))?;
     let json = shape.whole(reply.best(n as usize, choices), reply.usage())?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

@@ -5,13 +5,15 @@ use axum::extract::{Path, State as Extract};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderMap, StatusCode, header};
+use motet_fleet::{Facts, Pressure};
 use motet_protocol::{ModelList, ModelObject};
 use motet_types::Load;
 use serde::Serialize;
 
 use crate::access::{Caller, Denial};
+use crate::catalogue::State;
 use crate::error::ApiError;
-use crate::gateway::{Gateway, State};
+use crate::gateway::Gateway;
 
 /// What `/healthz` and `/readyz` say.
 #[derive(Serialize)]
@@ -39,13 +41,14 @@ struct Progress {
     preempted: u32,
 }
 
-/// Alive: 200 unless a restart would help, that is, unless the engine stopped or a step never ends.
+/// Alive: 200 unless a restart would help, that is, unless the default model's engine stopped or a step never
+/// ends. Another model that fails is no reason to end the replies of those that don't.
 /// Reads counters only, so it answers in milliseconds whatever the engine does.
 pub(crate) async fn healthz(Extract(gateway): Extract<Arc<Gateway>>) -> Response {
     let dead = gateway.config.stall_dead.as_secs_f64();
-    match gateway.state() {
+    match gateway.catalogue().default_state() {
         State::Loading => respond(true, Health::new("loading", None)),
-        State::Failed(why) => respond(false, Health::new("failed", Some(why))),
+        State::Failed(why) => respond(false, Health::new("failed", Some(why.clone()))),
         State::Ready(served) => {
             let load = served.model.backend.load();
             let is_alive = load.stalled_seconds <= dead;
@@ -56,12 +59,12 @@ pub(crate) async fn healthz(Extract(gateway): Extract<Arc<Gateway>>) -> Response
     }
 }
 
-/// Ready: 200 when requests can be answered now.
+/// Ready: 200 when the default model can answer now.
 pub(crate) async fn readyz(Extract(gateway): Extract<Arc<Gateway>>) -> Response {
     let limit = gateway.config.stall_unready.as_secs_f64();
-    match gateway.state() {
+    match gateway.catalogue().default_state() {
         State::Loading => respond(false, Health::new("loading", Some("the model is loading".into()))),
-        State::Failed(why) => respond(false, Health::new("failed", Some(why))),
+        State::Failed(why) => respond(false, Health::new("failed", Some(why.clone()))),
         State::Ready(served) => {
             let load = served.model.backend.load();
             let is_ready = load.stalled_seconds <= limit;
@@ -117,26 +120,26 @@ pub(crate) async fn metrics(
         .into_response())
 }
 
-/// `GET /v1/models`: what can be used now, so nothing while it loads.
+/// `GET /v1/models`: what can be used now, so nothing while it loads; the default model first.
 pub(crate) async fn models(
     Extract(gateway): Extract<Arc<Gateway>>,
     Extension(caller): Extension<Arc<Caller>>,
 ) -> Json<ModelList> {
-    let served = gateway.served().ok().filter(|served| caller.may_use(&served.model.id));
-    Json(ModelList::new(served.iter().map(|served| served.object()).collect()))
+    let catalogue = gateway.catalogue();
+    let usable = catalogue.ready().filter(|served| caller.may_use(&served.model.id));
+    Json(ModelList::new(usable.map(|served| served.object()).collect()))
 }
 
-/// `GET /v1/models/{id}`, with or without its slashes encoded.
+/// `GET /v1/models/{id}`, with or without its slashes encoded. An alias or a role gives the model it stands for.
 pub(crate) async fn model(
     Extract(gateway): Extract<Arc<Gateway>>,
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelObject>, ApiError> {
-    let served = gateway.served()?;
+    let catalogue = gateway.catalogue();
+    catalogue.check_any_ready()?;
     // What does not decode to text is no model's name.
     let Ok(Path(id)) = id else { return Err(ApiError::UnknownModel("\u{fffd}".into())) };
-    if served.model.id != id || !caller.may_use(&id) {
-        return Err(ApiError::UnknownModel(id.chars().take(100).collect()));
-    }
+    let (served, _) = catalogue.choose(&id, &caller, Pressure::default(), Facts::default)?;
     Ok(Json(served.object()))
 }

@@ -7,7 +7,8 @@
 //!    away what was sent to another name than this server's.
 //! 2. `access` finds out who sent it; `body` reads it within size and time bounds.
 //! 3. `prepare` parses, renders and tokenizes on a blocking thread, a bounded number at once, and
-//!    checks everything that can be checked before a batch sees it.
+//!    checks everything that can be checked before a batch sees it. Between parsing and rendering, `choosing` takes
+//!    the model from the `catalogue`.
 //! 4. `access` reserves what it may use at most, and is told at the end what it used. `reply` submits one backend
 //!    request per prompt and turns the events of its choices into text.
 //! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
@@ -18,10 +19,12 @@
 //! HTTP server drops either when the client leaves. Nothing spawned holds them.
 //!
 //! **Ready.** A [`Gateway`] answers at once, says `loading` until [`Gateway::set_ready`], and 503 to
-//! what it can't do yet.
+//! what it can't do yet. Each model has its own state; the first one's is the server's.
 
 mod access;
 mod body;
+mod catalogue;
+mod choosing;
 mod config;
 mod engine_metrics;
 mod error;
@@ -42,6 +45,7 @@ mod web;
 mod wire;
 
 pub use access::{Access, Account, Ask, Caller, Denial, End, Outcome, Permit, RateLimit, RateLimits, Scopes};
+pub use catalogue::ModelCard;
 pub use config::{Clock, Entropy, GatewayConfig, Lanes};
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;

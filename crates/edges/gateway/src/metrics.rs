@@ -7,8 +7,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use crate::catalogue::Catalogue;
 use crate::engine_metrics::EngineCollector;
-use crate::gateway::State;
 
 /// Upper ends of the buckets of the time to the first token, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 14] =
@@ -42,16 +42,17 @@ struct RequestLabels {
     status: u16,
 }
 
-/// Lanes are configured, so there are few.
+/// Models and lanes are configured, so there are few.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LaneLabels {
+    model: String,
     lane: String,
 }
 
 impl Metrics {
-    pub(crate) fn new(state: watch::Receiver<State>) -> Self {
+    pub(crate) fn new(models: watch::Receiver<Catalogue>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(EngineCollector(state)));
+        registry.register_collector(Box::new(EngineCollector(models)));
         let requests = Family::default();
         let first_token = ByLane::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BUCKETS));
         let inter_token = ByLane::new_with_constructor(|| Histogram::new(INTER_TOKEN_BUCKETS));
@@ -77,9 +78,9 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { route: route.to_owned(), method, status }).inc();
     }
 
-    /// The histograms of a lane.
-    pub(crate) fn timings(&self, lane: &str) -> Timings {
-        let labels = LaneLabels { lane: lane.to_owned() };
+    /// The histograms of a model's lane.
+    pub(crate) fn timings(&self, model: &str, lane: &str) -> Timings {
+        let labels = LaneLabels { model: model.to_owned(), lane: lane.to_owned() };
         Timings {
             first_token: self.first_token.get_or_create_owned(&labels),
             inter_token: self.inter_token.get_or_create_owned(&labels),

@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use motet_fleet::Why;
 use motet_protocol::{ChatRequest, CompletionRequest, Generation, Prompt, RequestError, parse_body};
 use motet_text::{CivilTime, RenderInput};
 use motet_types::TokenId;
 use tokio::sync::Semaphore;
 
 use crate::access::Caller;
+use crate::choosing::{Chosen, Desk, facts_of_chat, facts_of_completion};
 use crate::config::GatewayConfig;
 use crate::error::{ApiError, ContextLength, MODELS};
 use crate::gateway::Served;
@@ -63,6 +65,8 @@ impl Workers {
 /// A request that is ready to be submitted.
 pub(crate) struct Job {
     pub(crate) served: Arc<Served>,
+    /// Why it is that model.
+    pub(crate) why: Why,
     pub(crate) caller: Arc<Caller>,
     pub(crate) generation: Generation,
     /// Each at least one token.
@@ -72,13 +76,9 @@ pub(crate) struct Job {
 }
 
 /// Reads a chat request. `now` is in Unix seconds.
-pub(crate) fn chat(
-    (served, caller): (Arc<Served>, Arc<Caller>),
-    body: &[u8],
-    now: u64,
-) -> Result<Job, ApiError> {
+pub(crate) fn chat(desk: Desk, body: &[u8], now: u64) -> Result<Job, ApiError> {
     let mut request = ChatRequest::from_body(&parse_body(body)?)?;
-    check_model(&served, &caller, &request.generation)?;
+    let Chosen { served, why } = desk.choose(&request.generation.model, || facts_of_chat(&request))?;
     let Some(template) = &served.model.template else {
         return Err(ApiError::Template("this model has no chat template; use /v1/completions".into()));
     };
@@ -95,27 +95,20 @@ pub(crate) fn chat(
     let tokens = template.prompt(&served.model.tokenizer, &input);
     let tokens = tokens.map_err(|error| ApiError::Template(error.to_string()))?;
     let (generation, prompts) = (request.generation, vec![tokens]);
-    Job { served, caller, generation, prompts, param: "messages" }.checked()
+    Job { served, why, caller: desk.caller, generation, prompts, param: "messages" }.checked()
 }
 
 /// Reads a completion request.
-pub(crate) fn completion((served, caller): (Arc<Served>, Arc<Caller>), body: &[u8]) -> Result<Job, ApiError> {
+pub(crate) fn completion(desk: Desk, body: &[u8]) -> Result<Job, ApiError> {
     let request = CompletionRequest::from_body(&parse_body(body)?)?;
-    check_model(&served, &caller, &request.generation)?;
+    let Chosen { served, why } = desk.choose(&request.generation.model, || facts_of_completion(&request))?;
     let tokenize = |prompt| match prompt {
         Prompt::Text(text) => Ok(served.model.tokenizer.encode_prompt(&text)),
         Prompt::Tokens { path, ids } => check_ids(&served, &path, ids),
     };
     let prompts = request.prompts.into_iter().map(tokenize).collect::<Result<_, ApiError>>()?;
-    Job { served, caller, generation: request.generation, prompts, param: "prompt" }.checked()
-}
-
-/// A model that the caller may not use is one that doesn't exist for it.
-fn check_model(served: &Served, caller: &Caller, generation: &Generation) -> Result<(), ApiError> {
-    if generation.model == served.model.id && caller.may_use(&served.model.id) {
-        return Ok(());
-    }
-    Err(ApiError::UnknownModel(generation.model.chars().take(100).collect()))
+    Job { served, why, caller: desk.caller, generation: request.generation, prompts, param: "prompt" }
+        .checked()
 }
 
 fn check_ids(served: &Served, path: &str, ids: Vec<TokenId>) -> Result<Vec<TokenId>, ApiError> {
@@ -166,7 +159,7 @@ impl Job {
 
     /// Most tokens of prompt and reply: what the model can read, or less where the caller may.
     pub(crate) fn context_limit(&self) -> u32 {
-        let context = self.served.model.backend.model().context_length;
+        let context = self.served.context();
         self.caller.max_context.map_or(context, |most| context.min(most))
     }
 
@@ -187,8 +180,7 @@ impl Job {
         // A prompt that leaves room for a reply is not what has to change.
         let is_limit_at_fault = max_tokens.is_some() && prompt < limit;
         let param = if is_limit_at_fault { self.generation.max_tokens_name } else { self.param };
-        let is_account = self.caller.max_context == Some(limit)
-            && limit < self.served.model.backend.model().context_length;
+        let is_account = self.caller.max_context == Some(limit) && limit < self.served.context();
         let whose = if is_account { "Your account's" } else { MODELS };
         ContextLength { limit, whose, prompt, max_tokens, given_in: self.param, param }.into()
     }

@@ -90,7 +90,7 @@ impl<S: Shape> Frames<S> {
 
     fn fail(&mut self, error: &ApiError) {
         tracing::warn!(%error, id = self.shape.envelope().id, "a stream failed");
-        note_down(&self.gateway, error);
+        note_down(&self.gateway, &self.shape.envelope().served, error);
         // An error body is strings only. Were it not writable, the stream would still end without DONE.
         self.queue.extend(serde_json::to_string(&error.body()).ok());
         self.has_ended = true;

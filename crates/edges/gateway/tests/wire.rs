@@ -11,7 +11,7 @@ use motet_gateway::{Gateway, GatewayConfig, Lanes};
 use motet_types::{Origin, ReplyError};
 use serde_json::{Value, json};
 use support::client::{chat, complete, get};
-use support::{Beat, CACHED, Fake, IM_END, config, gateway, reply, say, served};
+use support::{Beat, CACHED, Fake, IM_END, MODEL, config, gateway, reply, say, served};
 
 async fn chat_text(script: Vec<Beat>, extra: Value) -> String {
     let fake = Fake::new(move |_| script.clone());
@@ -216,7 +216,8 @@ async fn cache_keys_and_lanes() {
         assert!(fake.seen.lock().unwrap().iter().all(|r| r.origin == origin && r.deadline.is_none()));
         let metrics = get(&router, "/metrics").await.text;
         let name = ["main", "rest"][lane];
-        let count = format!("motet_time_to_first_token_seconds_count{{lane=\"{name}\"}} 2\n");
+        let count =
+            format!("motet_time_to_first_token_seconds_count{{model=\"{MODEL}\",lane=\"{name}\"}} 2\n");
         assert!(metrics.contains(&count), "{count} is not in\n{metrics}");
     };
     let two = Lanes { default: 0, background: Some(1) };

@@ -16,6 +16,7 @@ pub(super) static LANES: List = List {
     name: "lanes",
     one: "lane",
     keys: &["name", "weight", "kind", "waiting", "kv_tokens_per_request", "ttft_promise"],
+    lists: &[],
 };
 
 /// Most lanes: each is a set of metrics, and every step looks at each of them.

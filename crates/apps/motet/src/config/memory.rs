@@ -1,5 +1,9 @@
 //! How much memory is free, and how much of it conversations get.
 
+use std::fmt::{self, Display, Formatter};
+
+use super::values::human_bytes;
+
 /// Memory for keys and values, as it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum KvMemory {
@@ -19,6 +23,28 @@ impl KvMemory {
             Self::Bytes(bytes) => bytes,
             Self::Share(share) => (available().saturating_sub(weights) as f64 * share) as usize,
             Self::Tokens(tokens) => (tokens as usize).div_ceil(block_tokens).saturating_mul(block_bytes),
+        }
+    }
+}
+
+impl KvMemory {
+    /// One of `count` equal parts.
+    pub(crate) fn part(self, count: usize) -> Self {
+        let count = count.max(1);
+        match self {
+            Self::Bytes(bytes) => Self::Bytes((bytes / count).max(1)),
+            Self::Share(share) => Self::Share(share / count as f64),
+            Self::Tokens(tokens) => Self::Tokens((tokens / count as u32).max(1)),
+        }
+    }
+}
+
+impl Display for KvMemory {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&human_bytes(*bytes as u64)),
+            Self::Share(share) => write!(f, "{}%", share * 100.0),
+            Self::Tokens(tokens) => write!(f, "{tokens}tok"),
         }
     }
 }
@@ -81,6 +107,8 @@ mod tests {
         assert_eq!(KvMemory::Tokens(33).bytes(1, 4096, 16), 3 * 4096, "whole blocks");
         assert_eq!(KvMemory::Share(0.5).bytes(u64::MAX, 4096, 16), 0, "the weights leave nothing");
         assert!(KvMemory::Share(0.5).bytes(0, 4096, 16) > 0);
+        let parts = [KvMemory::Bytes(1 << 30), KvMemory::Share(0.5), KvMemory::Tokens(60_000)];
+        assert_eq!(parts.map(|memory| memory.part(2).to_string()), ["512 MiB", "25%", "30000tok"]);
     }
 
     #[test]

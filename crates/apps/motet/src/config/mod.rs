@@ -3,11 +3,12 @@
 //! [`RawConfig`] is text with its origin: the TOML file, `MOTET_…` variables and flags, the later
 //! overriding the earlier. [`Config`] is checked and typed, with defaults filled in, and still knows
 //! where each value came from. Every key is declared once, in [`KEYS`], but
-//! for `[[lanes]]` and `[[tiers]]`, which are lists.
+//! for `[[models]]`, `[[lanes]]` and `[[tiers]]`, which are lists.
 
 mod keys;
 mod lanes;
 mod memory;
+mod models;
 mod raw;
 mod resolved;
 mod tables;
@@ -15,7 +16,9 @@ mod tiers;
 mod values;
 
 pub(crate) use keys::KEYS;
+pub(crate) use memory::KvMemory;
 pub(crate) use memory::available as available_memory;
+pub(crate) use models::ModelSettings;
 pub(crate) use raw::{RawConfig, Sources};
 pub(crate) use resolved::{Auth, Config, EngineSettings, SamplingSettings, SpillSettings};
 pub(crate) use tiers::Tier;

@@ -13,6 +13,7 @@ use super::{
     ConfigError, KEYS,
     keys::{self, Key},
     lanes::LANES,
+    models::MODELS,
     tables::{self, RawTable},
     tiers::TIERS,
 };
@@ -65,6 +66,8 @@ pub(crate) struct Sources {
 #[derive(Debug, Default)]
 pub(crate) struct RawConfig {
     values: BTreeMap<&'static str, Written>,
+    /// The `[[models]]` of the file.
+    pub(crate) models: Vec<RawTable>,
     /// The `[[lanes]]` of the file.
     pub(crate) lanes: Vec<RawTable>,
     /// The `[[tiers]]` of the file.
@@ -147,12 +150,13 @@ impl RawConfig {
             let at = at(e.span().map_or(0, |span| span.start));
             ConfigError(format!("{at}: not TOML: {}", e.message()))
         })?;
-        for (list, read) in [(&LANES, &mut self.lanes), (&TIERS, &mut self.tiers)] {
+        let lists = [(&MODELS, &mut self.models), (&LANES, &mut self.lanes), (&TIERS, &mut self.tiers)];
+        for (list, read) in lists {
             if let Some(value) = table.get_ref().get(list.name) {
                 *read = tables::read(list, value, &at)?;
             }
         }
-        let is_list = |entry: &Entry| [LANES.name, TIERS.name].contains(&entry.name.as_str());
+        let is_list = |entry: &Entry| [MODELS.name, LANES.name, TIERS.name].contains(&entry.name.as_str());
         for entry in flatten("", table.get_ref()).into_iter().filter(|entry| !is_list(entry)) {
             let source = at(entry.offset);
             let Some(key) = keys::find(&entry.name) else {

@@ -10,6 +10,7 @@ use super::{
     keys::{self, Key},
     lanes::{self, Lane},
     memory::{self, KvMemory},
+    models::{self, ModelSettings},
     raw::Source,
     tiers::{self, Tier},
     values,
@@ -18,7 +19,10 @@ use super::{
 /// A checked configuration.
 #[derive(Debug)]
 pub(crate) struct Config {
+    /// The default model.
     pub(crate) model: ModelRef,
+    /// What a server serves: at least one, the first is the default model.
+    pub(crate) models: Vec<ModelSettings>,
     pub(crate) host: IpAddr,
     pub(crate) port: u16,
     pub(crate) engine: EngineSettings,
@@ -114,7 +118,7 @@ impl Config {
     /// Checks every value of `raw`; the first that is wrong is the error.
     pub(crate) fn resolve(raw: &RawConfig) -> Result<Self, ConfigError> {
         let mut reader = Reader { raw, settings: Vec::new() };
-        let model = reader.read("model", values::model)?;
+        let named = reader.read("model", values::model)?;
         let host = reader.read("server.host", values::host)?;
         let port = reader.read("server.port", values::port)?;
         let accounts = AccountSettings {
@@ -123,8 +127,13 @@ impl Config {
             redis: reader.read("accounts.redis", values::redis)?,
         };
         let lanes = lanes::resolve(&raw.lanes)?;
-        let tiers = tiers::resolve(&raw.tiers, &lanes)?;
+        let mut tiers = tiers::resolve(&raw.tiers, &lanes)?;
         let engine = engine(&mut reader, &lanes)?;
+        let models = reader.models(&named, &engine)?;
+        tiers
+            .iter_mut()
+            .filter_map(|tier| tier.models.as_mut())
+            .for_each(|names| models::by_name(names, &models));
         let params = SamplingParams {
             temperature: reader.read("sampling.temperature", |text| values::number(text, 0.0, 2.0))?,
             top_p: reader.read("sampling.top_p", |text| values::number(text, 0.01, 1.0))?,
@@ -146,23 +155,38 @@ impl Config {
         };
         let settings = reader.settings;
         debug_assert_eq!(settings.len(), KEYS.len(), "every key is resolved");
-        Ok(Self { model, host, port, engine, sampling, system, log, accounts, lanes, tiers, settings })
+        // There is at least one.
+        let (model, engine) = models.first().map_or((named, engine), |m| (m.model.clone(), m.engine.clone()));
+        Ok(Self {
+            model,
+            models,
+            host,
+            port,
+            engine,
+            sampling,
+            system,
+            log,
+            accounts,
+            lanes,
+            tiers,
+            settings,
+        })
     }
 }
 
 fn engine(reader: &mut Reader<'_>, lanes: &[Lane]) -> Result<EngineSettings, ConfigError> {
-    let show = |memory: &KvMemory| match memory {
-        KvMemory::Bytes(bytes) => values::human_bytes(*bytes as u64),
-        KvMemory::Share(share) => format!("{}%", share * 100.0),
-        KvMemory::Tokens(tokens) => format!("{tokens}tok"),
-    };
     let threads = reader.read_or(
         "engine.threads",
         values::threads,
         motet_kernels::available_threads,
         usize::to_string,
     )?;
-    let kv_memory = reader.read_or("engine.kv_memory", values::kv_memory, memory::default_kv_memory, show)?;
+    let kv_memory = reader.read_or(
+        "engine.kv_memory",
+        values::kv_memory,
+        memory::default_kv_memory,
+        KvMemory::to_string,
+    )?;
     let kv_format = reader.read("engine.kv_format", values::kv_format)?;
     let is_caching = reader.read("engine.prefix_cache", values::switch)?;
     let spilled = reader.read("engine.cache_spill", |text| match values::spill(text)? {
@@ -223,6 +247,27 @@ impl Reader<'_> {
             setting.shown = format!("{} ({})", setting.shown, show(&value));
         }
         Ok(value)
+    }
+}
+
+impl Reader<'_> {
+    /// The models, once `model` is read: where that says nothing, the setting shows the first table's.
+    fn models(
+        &mut self,
+        named: &ModelRef,
+        engine: &EngineSettings,
+    ) -> Result<Vec<ModelSettings>, ConfigError> {
+        let key = keys::find("model").ok_or_else(|| ConfigError("model is not declared".to_owned()))?;
+        let written = self.raw.get(key);
+        let models = models::resolve(&self.raw.models, (named, &written), engine)?;
+        let setting = self.settings.iter_mut().find(|setting| setting.key == key);
+        if let (Some(setting), Some(first)) = (setting, models.first())
+            && !self.raw.models.is_empty()
+        {
+            setting.shown = first.model.to_string();
+            setting.source = first.source.clone();
+        }
+        Ok(models)
     }
 }
 

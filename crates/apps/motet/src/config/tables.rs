@@ -18,6 +18,8 @@ pub(super) struct List {
     pub(super) one: &'static str,
     /// The keys that a table may have.
     pub(super) keys: &'static [&'static str],
+    /// Those of them that take lists of texts, which are read as one text with commas.
+    pub(super) lists: &'static [&'static str],
 }
 
 /// One table as written.
@@ -67,7 +69,7 @@ impl List {
         value: &Spanned<DeValue<'_>>,
         source: Source,
     ) -> Result<(&'static str, Written), ConfigError> {
-        let Self { name, one, keys } = self;
+        let Self { name, one, keys, lists } = self;
         let Some(known) = keys.iter().find(|known| **known == key) else {
             let similar = keys::most_similar(key, keys.iter().map(|key| ((*key).to_owned(), *key)));
             let hint = match similar {
@@ -76,10 +78,21 @@ impl List {
             };
             return Err(ConfigError(format!("{source}: unknown key {name}.{key}; {hint}")));
         };
-        match text_of(value) {
+        let text = match value.get_ref() {
+            DeValue::Array(parts) if lists.contains(known) => {
+                parts.iter().map(text_of).collect::<Option<Vec<_>>>().map(|parts| parts.join(","))
+            }
+            _ => text_of(value),
+        };
+        match text {
             Some(text) => Ok((*known, Written { text, source })),
             None => {
-                Err(ConfigError(format!("{source}: {name}.{known} takes one value, not a list or a table")))
+                let takes = if lists.contains(known) {
+                    "a list of texts"
+                } else {
+                    "one value, not a list or a table"
+                };
+                Err(ConfigError(format!("{source}: {name}.{known} takes {takes}")))
             }
         }
     }

@@ -334,3 +334,108 @@ fn every_default_is_valid() {
     let config = Config::resolve(&RawConfig::default()).unwrap();
     assert_eq!(config.settings.len(), KEYS.len());
 }
+
+/// The names and settings of the models that are served, or what is wrong.
+fn served(file: &str, flags: &[(&'static str, &str)]) -> Result<String, String> {
+    let (config, _, shorten) = resolved(file, &[], flags)?;
+    let line =
+        |model: &ModelSettings| shorten(format!("{}: {} ({})", model.label(), model.shown(), model.source));
+    Ok(config.models.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+const THREE: &str = "engine.kv_memory = \"1GiB\"\n\
+    [[models]]\nname = \"base\"\nmodel = \"/m/base.Q8_0.gguf\"\nroles = [\"fast\"]\n\
+    [[models]]\nmodel = \"/m/small.gguf\"\nroles = \"mini\"\nkv_memory = \"25%\"\n\
+    [[models]]\nmodel = \"hf:lab/big\"\nroles = [\"reasoning\"]\naliases = [\"gpt-4o\", \"o3\"]\nsmaller = \"fast\"\ncontext = 9000\n";
+
+#[test]
+fn models_are_read_in_order() {
+    let expected = "base: /m/base.Q8_0.gguf, 512 MiB for conversations, roles fast (config.toml:2)\n\
+                    small: /m/small.gguf, 25% for conversations, roles mini (config.toml:6)\n\
+                    lab/big: hf:lab/big, 512 MiB for conversations, roles reasoning, also gpt-4o o3, \
+                    at most 9000 tokens a request, under load base (config.toml:10)";
+    assert_eq!(served(THREE, &[]).unwrap(), expected);
+    assert!(resolve(THREE, &[], &[]).unwrap().starts_with("model = /m/base.Q8_0.gguf (config.toml:2)"));
+    // A flag takes one of them by any of its names, with all the memory, or another alone.
+    let check = |flag: &str, expected: &str| assert_eq!(served(THREE, &[("model", flag)]).unwrap(), expected);
+    let base = "base: /m/base.Q8_0.gguf, 1 GiB for conversations, roles fast (config.toml:2)";
+    check("base", base);
+    check("fast", base);
+    check("small", "small: /m/small.gguf, 25% for conversations, roles mini (config.toml:6)");
+    check("x.gguf", "x: x.gguf, 1 GiB for conversations (--model)");
+    assert_eq!(
+        served("model = \"a.gguf\"\nengine.kv_memory = \"1GiB\"", &[]).unwrap(),
+        "a: a.gguf, 1 GiB for conversations (config.toml:1)"
+    );
+    let tiers = format!("{THREE}[[tiers]]\nname = \"free\"\nmodels = [\"gpt-4o\", \"fast\", \"other\"]\n");
+    let (config, ..) = resolved(&tiers, &[], &[]).unwrap();
+    assert_eq!(config.tiers[0].models.as_deref().unwrap(), ["lab/big", "base", "other"]);
+}
+
+#[test]
+fn mistakes_in_models_say_where_and_what_is_right() {
+    let check = |file: &str, expected: &str| assert_eq!(served(file, &[]).unwrap_err(), expected);
+    let model = |line: &str, expected: &str| {
+        check(&format!("[[models]]\nmodel = \"a.gguf\"\n{line}"), expected);
+    };
+    check(
+        "[[models]]\nname = \"a\"",
+        "config.toml:1: a model without a file; add models.model, as --model takes it",
+    );
+    model("modle = 1", "config.toml:3: unknown key models.modle; did you mean models.model?");
+    model("name = [1]", "config.toml:3: models.name takes one value, not a list or a table");
+    model("roles = [[1]]", "config.toml:3: models.roles takes a list of texts");
+    model(
+        "roles = [\"big\"]",
+        "models.roles = \"big\" (from config.toml:3): not roles; write some of mini, fast, reasoning",
+    );
+    model(
+        "name = \"auto\"",
+        "models.name = \"auto\" (from config.toml:3): a word that requests choose by; write another name",
+    );
+    model(
+        "aliases = [\"x\", \"fast\"]",
+        "models.aliases = \"x,fast\" (from config.toml:3): a word that requests choose by; write another name",
+    );
+    model(
+        "name = \"a b\"",
+        "models.name = \"a b\" (from config.toml:3): not a name; write 1 to 128 of a-z, A-Z, 0-9, -, _, ., / and :",
+    );
+    model(
+        "context = 0",
+        "models.context = \"0\" (from config.toml:3): not in range; write a whole number from 1",
+    );
+    model(
+        "description = \"a\\nb\"",
+        "models.description = \"a\\nb\" (from config.toml:3): not a description; write one line of at most 500 bytes",
+    );
+    model(
+        "[[models]]\nmodel = \"/other/a.gguf\"",
+        "config.toml:3: \"a\" names two models; give each its own models.name and models.aliases",
+    );
+    model(
+        "aliases = [\"a\"]",
+        "config.toml:1: \"a\" names two models; give each its own models.name and models.aliases",
+    );
+    model(
+        "roles = [\"fast\"]\n[[models]]\nmodel = \"b.gguf\"\nroles = [\"fast\"]",
+        "config.toml:4: two models have the role \"fast\"; leave it in the models.roles of one",
+    );
+    model(
+        "smaller = \"c\"\n[[models]]\nmodel = \"b.gguf\"",
+        "config.toml:1: models.smaller = \"c\" names none of the other models; there are a, b",
+    );
+    let endless = "following models.smaller from here never ends; the smallest model has none";
+    model("smaller = \"a\"", &format!("config.toml:1: {endless}"));
+    model(
+        "smaller = \"b\"\n[[models]]\nmodel = \"b.gguf\"\nsmaller = \"a\"",
+        &format!("config.toml:1: {endless}"),
+    );
+    check(
+        "model = \"x.gguf\"\n[[models]]\nmodel = \"a.gguf\"",
+        "config.toml:1: model and [[models]] both say what to serve; write this model as another [[models]], or leave one \
+         of them out",
+    );
+    let many: String = (0..65).map(|i| format!("[[models]]\nmodel = \"m{i}.gguf\"\n")).collect();
+    check(&many, "config.toml:129: there are 65 models; at most 64 can be, so leave some [[models]] out");
+}

@@ -30,6 +30,7 @@ pub(super) static TIERS: List = List {
         "input_price",
         "output_price",
     ],
+    lists: &["models"],
 };
 
 /// Millionths of the currency in one of it.

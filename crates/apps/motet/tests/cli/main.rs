@@ -12,4 +12,6 @@ mod models;
 mod replies;
 #[cfg(unix)]
 mod serve;
+#[cfg(unix)]
+mod several;
 mod support;

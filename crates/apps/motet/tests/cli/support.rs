@@ -75,9 +75,18 @@ pub struct Server {
 impl Server {
     /// Starts `motet serve` on a free port and waits until it listens.
     pub fn start(world: &World, model: &Path, args: &[&str]) -> Self {
-        let defaults = [("--port", "0"), ("--kv-memory", "4MiB"), ("--model", model.to_str().unwrap())];
+        let model = ("--model", model.to_str().unwrap());
+        Self::start_with(world, args, &[("--port", "0"), ("--kv-memory", "4MiB"), model])
+    }
+
+    /// Starts `motet serve` with the models of a configuration file.
+    pub fn start_models(world: &World, config: &Path) -> Self {
+        Self::start_with(world, &["--config", config.to_str().unwrap()], &[("--port", "0")])
+    }
+
+    fn start_with(world: &World, args: &[&str], defaults: &[(&str, &str)]) -> Self {
         let mut all = vec!["serve"];
-        all.extend(with_defaults(args, &defaults));
+        all.extend(with_defaults(args, defaults));
         let mut child = world.motet(&all).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -131,14 +140,20 @@ impl Server {
         Reply(BufReader::new(stream))
     }
 
-    /// A gauge or counter of `/metrics`.
+    /// A gauge or counter of `/metrics`, such as `motet_ready` or `motet_x{lane="main"}`: the sum over all other labels.
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").body;
-        let line = text
+        let (name, label) = name.trim_end_matches('}').split_once('{').unwrap_or((name, ""));
+        let is_meant = |line: &&str| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.contains(label))
+        };
+        let values: Vec<f64> = text
             .lines()
-            .find(|line| line.starts_with(&format!("{name} ")))
-            .unwrap_or_else(|| panic!("{text}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+            .filter(is_meant)
+            .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+            .collect();
+        assert!(!values.is_empty(), "{name}{{{label}}} is not in\n{text}");
+        values.iter().sum()
     }
 
     /// Asks until `holds`; fails when it takes too long.
@@ -200,12 +215,25 @@ impl Reply {
         let text = self.read_rest();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Response { status, body: body.to_owned() }
+        Response { status, head: head.to_owned(), body: body.to_owned() }
     }
 }
 
 /// A whole answer; the body may still be in chunks.
 pub struct Response {
     pub status: u16,
+    pub head: String,
     pub body: String,
+}
+
+impl Response {
+    /// A header's value; empty where it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        let value =
+            |line: &'_ str| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ").map(str::len));
+        self.head
+            .lines()
+            .find_map(|line| value(line).map(|length| &line[line.len() - length..]))
+            .unwrap_or("")
+    }
 }

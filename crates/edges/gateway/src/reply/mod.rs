@@ -14,7 +14,7 @@ pub(crate) use choice::{ScoredToken, Update};
 
 use crate::access::{End, Outcome, Permit};
 use crate::error::ApiError;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Served};
 use crate::ids::choice_seed;
 use crate::metrics::Timings;
 use crate::prepare::Job;
@@ -67,13 +67,14 @@ impl Reply {
         let mut choices = Vec::with_capacity(job.prompts.len() * generation.best_of as usize);
         for prompt in &job.prompts {
             let streams = submit(job, Request { prompt: prompt.clone(), ..common.clone() });
-            for events in streams.inspect_err(|error| note_down(gateway, error))? {
+            for events in streams.inspect_err(|error| note_down(gateway, &job.served, error))? {
                 let tokenizer = Arc::clone(&job.served.model.tokenizer);
                 choices.push(Choice::new(events, tokenizer, generation.stop.clone()));
             }
         }
         let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len() as u32).sum();
-        let timings = gateway.metrics.timings(job.served.lanes.get(lane).map_or("", String::as_str));
+        let lane = job.served.lanes.get(lane).map_or("", String::as_str);
+        let timings = gateway.metrics.timings(&job.served.model.id, lane);
         let meter = Meter { timings, accepted, first_token: None };
         let per_prompt = generation.best_of as usize;
         Ok(Self {
@@ -241,10 +242,10 @@ fn request(job: &Job, seed: u64, lane: usize) -> Request {
 }
 
 /// A backend that is down takes nothing any more, so later requests need not try.
-pub(crate) fn note_down(gateway: &Gateway, error: &ApiError) {
+pub(crate) fn note_down(gateway: &Gateway, served: &Served, error: &ApiError) {
     match error {
         ApiError::Down(why) | ApiError::Reply(motet_types::ReplyError::BackendDown(why)) => {
-            gateway.set_failed(why.clone());
+            gateway.set_model_failed(served.index, why.clone());
         }
         _ => {}
     }

@@ -273,12 +273,18 @@ pub fn config() -> GatewayConfig {
 
 /// The model of tests, served by `backend`.
 pub fn served(backend: Arc<Fake>) -> ServedModel {
+    served_as(MODEL, 0, backend)
+}
+
+/// A model of this name and size.
+pub fn served_as(id: &str, weight_bytes: u64, backend: Arc<Fake>) -> ServedModel {
     ServedModel {
-        id: MODEL.into(),
+        id: id.into(),
         created: 1_600_000_000,
         tokenizer: tokenizer(),
         template: Some(Arc::new(ChatTemplate::new(TEMPLATE, "", "<|im_end|>").unwrap())),
         backend,
+        weight_bytes,
     }
 }
 

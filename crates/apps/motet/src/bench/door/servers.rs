@@ -108,6 +108,7 @@ fn gateway(access: Option<Arc<dyn Access>>) -> Result<Arc<Gateway>, Failure> {
         created: 0,
         tokenizer: tokenizer().map_err(Failure::runtime)?,
         template: Some(Arc::new(template)),
+        weight_bytes: 0,
         backend: Arc::new(replica()),
     });
     Ok(gateway)
