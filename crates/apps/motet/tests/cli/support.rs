@@ -115,7 +115,8 @@ impl Server {
         self.post_with(&format!("Authorization: Bearer {key}\r\n"), path, body)
     }
 
-    fn post_with(&self, headers: &str, path: &str, body: &serde_json::Value) -> Reply {
+    /// Posts JSON with header lines, each ended by CR LF.
+    pub fn post_with(&self, headers: &str, path: &str, body: &serde_json::Value) -> Reply {
         let body = body.to_string();
         self.send(&format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
@@ -200,12 +201,13 @@ impl Reply {
         let text = self.read_rest();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Response { status, body: body.to_owned() }
+        Response { status, head: head.to_owned(), body: body.to_owned() }
     }
 }
 
 /// A whole answer; the body may still be in chunks.
 pub struct Response {
     pub status: u16,
+    pub head: String,
     pub body: String,
 }
