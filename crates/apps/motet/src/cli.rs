@@ -207,6 +207,10 @@ pub(crate) struct ListenArgs {
     /// [default: auto]
     #[arg(long, value_name = "SWITCH")]
     auth: Option<String>,
+    /// Where people open this server, such as https://chat.example, if a proxy stands before it
+    /// [default: this server itself]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
     /// Where accounts and usage are: sqlite:FILE or postgres://… [default: motet/motet.db in the data
     /// folder]
     #[arg(long, value_name = "URL")]
@@ -354,11 +358,12 @@ impl Cli {
 type Flag<'a> = (&'static str, &'a Option<String>);
 
 impl ListenArgs {
-    fn flags(&self) -> [Flag<'_>; 5] {
+    fn flags(&self) -> [Flag<'_>; 6] {
         [
             ("server.host", &self.host),
             ("server.port", &self.port),
             ("server.auth", &self.auth),
+            ("server.public_url", &self.public_url),
             ("accounts.store", &self.store),
             ("accounts.redis", &self.quota_redis),
         ]

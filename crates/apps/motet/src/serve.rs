@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeSet,
+    convert::Infallible,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -25,7 +26,10 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
     check_memory(&config.models, available_memory())?;
     let door = door(config).await?;
     let listener = bind(SocketAddr::new(config.host, config.port)).await?;
-    let served = serve_on(listener, config, door.clone()).await;
+    let served = tokio::select! {
+        served = serve_on(listener, config, door.clone()) => served,
+        never = keep_clean(door.as_deref()) => match never {},
+    };
     // What requests have used is written down once the last of them has ended.
     if let Some(door) = door.and_then(Arc::into_inner) {
         door.close().await;
@@ -41,14 +45,19 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     say(&format!("Motet listens on http://{address} and loads {}", models.join(", ")));
 
     let lanes = lanes(&config.engine.sched.lanes);
+    let routes = door.as_ref().map(|door| door.routes()).unwrap_or_default();
+    if let Some(door) = &door {
+        invite(door, config, address).await?;
+    }
     let access = door.map(|door| door as Arc<dyn Access>);
-    // A key is what a foreign page does not have; without keys the name it asks for tells it apart.
+    // A key or a token is what a foreign page does not have; without accounts the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
     let gateway_config = GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() };
     let gateway = Gateway::with_models(gateway_config, config.models.iter().map(card).collect());
     let engines = Engines::default();
     let limits = ConnectionLimits::default();
-    let serving = motet_gateway::serve(listener, gateway.router(), limits, drained(engines.clone()));
+    let serving =
+        motet_gateway::serve(listener, gateway.router_with(routes), limits, drained(engines.clone()));
     tokio::pin!(serving);
     let models = load_all(&gateway, config, address, &engines);
     tokio::pin!(models);
@@ -90,11 +99,31 @@ async fn door(config: &Config) -> Result<Option<Arc<Door>>, Failure> {
         }
         Auth::On | Auth::Auto => {}
     }
-    let door = Door::open(config, &data_folder()?).await?;
-    if door.is_empty().await? {
-        say("There are no accounts yet: `motet keys create` makes the first and prints its API key");
+    Ok(Some(Arc::new(Door::open(config, &data_folder()?).await?)))
+}
+
+/// Says how the first account is made, while there is none.
+async fn invite(door: &Door, config: &Config, address: SocketAddr) -> Result<(), Failure> {
+    let Some(token) = door.setup_token().await? else { return Ok(()) };
+    let port = address.port();
+    let place = match &config.accounts.public_url {
+        Some(url) => url.to_string(),
+        None if address.ip().is_unspecified() => format!("http://localhost:{port}/"),
+        None => format!("http://{address}/"),
+    };
+    say(&format!(
+        "There are no accounts yet: make the first at {place}, or with `motet keys create`, which prints an API key"
+    ));
+    say(&format!("One-time token to make it from another machine: {}", token.expose()));
+    Ok(())
+}
+
+/// Looks after the database as long as the server runs.
+async fn keep_clean(door: Option<&Door>) -> Infallible {
+    match door {
+        Some(door) => door.keep_clean().await,
+        None => std::future::pending().await,
     }
-    Ok(Some(Arc::new(door)))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {

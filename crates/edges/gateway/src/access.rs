@@ -15,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use motet_protocol::FinishReason;
 
 use crate::body;
@@ -24,8 +24,13 @@ use crate::gateway::Gateway;
 
 /// Knows accounts, keys and limits.
 pub trait Access: Send + Sync {
-    /// Whose credentials a request carries.
-    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>>;
+    /// Whose credentials a request carries. A browser sends its cookie whoever made the page, so with one the method
+    /// tells whether the request has to show where it comes from.
+    fn identify<'a>(
+        &'a self,
+        method: &'a Method,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>>;
 
     /// Takes from the caller's limits what a request may use at most, or nothing.
     fn reserve<'a>(
@@ -33,6 +38,30 @@ pub trait Access: Send + Sync {
         caller: &'a Arc<Caller>,
         ask: Ask,
     ) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>>;
+}
+
+/// A caller, and what goes back with the answer.
+#[derive(Debug, Clone)]
+pub struct Identified {
+    /// Who it is.
+    pub caller: Arc<Caller>,
+    /// The cookie that replaces the one that came.
+    pub set_cookie: Option<HeaderValue>,
+}
+
+impl From<Arc<Caller>> for Identified {
+    fn from(caller: Arc<Caller>) -> Self {
+        Self { caller, set_cookie: None }
+    }
+}
+
+impl Identified {
+    /// Sets the cookie, where there is a new one.
+    pub(crate) fn write(set_cookie: Option<HeaderValue>, response: &mut Response) {
+        if let Some(cookie) = set_cookie {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+    }
 }
 
 /// Who sent a request.
@@ -158,6 +187,8 @@ pub struct RateLimit {
 pub enum Denial {
     /// No credentials, or none that are known, valid and unrevoked.
     Unknown,
+    /// With a cookie, but without what shows that a page of this server sent it; in words.
+    Forged(String),
     /// Known, but not allowed to do this.
     Forbidden(String),
     /// Over a limit that fills up again.
@@ -183,26 +214,27 @@ pub(crate) async fn identify(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match gateway.caller(request.headers()).await {
-        Ok(caller) if caller.scopes.inference => {
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Ok(_) => {
-            let why = "this key may not use models; make one with the scope 'inference'";
-            let denial = Denial::Forbidden(why.to_owned());
-            body::refuse(&gateway.config, request, denial.into()).await
-        }
-        Err(denial) => body::refuse(&gateway.config, request, denial.into()).await,
-    }
+    let Identified { caller, set_cookie } = match gateway.caller(request.method(), request.headers()).await {
+        Ok(identified) => identified,
+        Err(denial) => return body::refuse(&gateway.config, request, denial.into()).await,
+    };
+    let mut response = if caller.scopes.inference {
+        request.extensions_mut().insert(caller);
+        next.run(request).await
+    } else {
+        let why = "this key may not use models; make one with the scope 'chat'";
+        body::refuse(&gateway.config, request, Denial::Forbidden(why.to_owned()).into()).await
+    };
+    Identified::write(set_cookie, &mut response);
+    response
 }
 
 impl Gateway {
     /// Who sent these headers.
-    pub(crate) async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, Denial> {
+    pub(crate) async fn caller(&self, method: &Method, headers: &HeaderMap) -> Result<Identified, Denial> {
         match &self.config.access {
-            Some(access) => access.identify(headers).await,
-            None => Ok(Arc::new(Caller::default())),
+            Some(access) => access.identify(method, headers).await,
+            None => Ok(Arc::new(Caller::default()).into()),
         }
     }
 }

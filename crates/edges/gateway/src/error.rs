@@ -198,10 +198,14 @@ impl ApiError {
 /// What a caller who is not let in is told.
 fn told(denial: &Denial) -> String {
     match denial {
-        Denial::Unknown => "no valid API key; send one as 'Authorization: Bearer KEY'. Make one with `motet keys create`, or ask \
-                            who runs this server"
-            .to_owned(),
-        Denial::Forbidden(why) | Denial::TooLarge(why) | Denial::Budget(why) => why.clone(),
+        Denial::Unknown => {
+            "no valid API key and no session; send a key as 'Authorization: Bearer KEY'. Make one with \
+                            `motet keys create`, or ask who runs this server"
+                .to_owned()
+        }
+        Denial::Forged(why) | Denial::Forbidden(why) | Denial::TooLarge(why) | Denial::Budget(why) => {
+            why.clone()
+        }
         Denial::Limited { what, .. } => format!("rate limit reached: {what}"),
         Denial::Unavailable(why) => format!("{why}; try again in a moment"),
     }
@@ -213,6 +217,7 @@ fn denied(denial: &Denial) -> Policy {
         |status, kind, code, retry_after| Policy { status, kind, code: Some(code), param: None, retry_after };
     match denial {
         Denial::Unknown => invalid(S::UNAUTHORIZED, "invalid_api_key", None),
+        Denial::Forged(_) => policy(S::FORBIDDEN, "permission_error", "invalid_csrf_token", None),
         Denial::Forbidden(_) => policy(S::FORBIDDEN, "permission_error", "insufficient_permissions", None),
         Denial::Limited { retry_after, .. } => {
             policy(S::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_exceeded", Some(*retry_after))

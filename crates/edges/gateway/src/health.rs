@@ -4,13 +4,13 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State as Extract};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use motet_fleet::{Facts, Pressure};
 use motet_protocol::{ModelList, ModelObject};
 use motet_types::Load;
 use serde::Serialize;
 
-use crate::access::{Caller, Denial};
+use crate::access::{Caller, Denial, Identified};
 use crate::catalogue::State;
 use crate::error::ApiError;
 use crate::gateway::Gateway;
@@ -109,15 +109,19 @@ impl Health {
 /// Where there are accounts, they are for administrators. A loopback peer is no exception: it may be a proxy.
 pub(crate) async fn metrics(
     Extract(gateway): Extract<Arc<Gateway>>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    if !gateway.caller(&headers).await?.scopes.admin {
+    let Identified { caller, set_cookie } = gateway.caller(&method, &headers).await?;
+    if !caller.scopes.admin {
         let why = "metrics need a key with the scope 'admin'";
         return Err(Denial::Forbidden(why.to_owned()).into());
     }
     let text = gateway.metrics.render().map_err(|_| ApiError::Internal)?;
-    Ok(([(header::CONTENT_TYPE, prometheus_client::encoding::prometheus_text::CONTENT_TYPE)], text)
-        .into_response())
+    let kind = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
+    let mut response = ([(header::CONTENT_TYPE, kind)], text).into_response();
+    Identified::write(set_cookie, &mut response);
+    Ok(response)
 }
 
 /// `GET /v1/models`: what can be used now, so nothing while it loads; the default model first.

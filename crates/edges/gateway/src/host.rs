@@ -34,7 +34,9 @@ impl Default for Hosts {
 }
 
 impl Hosts {
-    fn allow(&self, host: &str) -> bool {
+    /// Whether a request may ask for this host, which is without a port.
+    #[must_use]
+    pub fn allow(&self, host: &str) -> bool {
         let Self::Local(names) = self else { return true };
         let host = host.strip_suffix('.').unwrap_or(host);
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

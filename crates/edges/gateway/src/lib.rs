@@ -44,7 +44,9 @@ mod stream;
 mod web;
 mod wire;
 
-pub use access::{Access, Account, Ask, Caller, Denial, End, Outcome, Permit, RateLimit, RateLimits, Scopes};
+pub use access::{
+    Access, Account, Ask, Caller, Denial, End, Identified, Outcome, Permit, RateLimit, RateLimits, Scopes,
+};
 pub use catalogue::ModelCard;
 pub use config::{Clock, Entropy, GatewayConfig, Lanes};
 pub use gateway::{Gateway, ServedModel};

@@ -73,7 +73,7 @@ async fn page(State(gateway): State<Arc<Gateway>>, request: Request) -> Response
     let path = request.uri().path();
     // A base address that ends in a slash gives paths that begin with two.
     let plain = path.trim_start_matches('/');
-    let is_api = plain == "v1" || plain.starts_with("v1/");
+    let is_api = ["v1", "api"].iter().any(|root| plain.split('/').next() == Some(root));
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let found = if is_read && !is_api { web::respond(plain, request.headers(), web::embedded) } else { None };
     match found {

@@ -12,10 +12,10 @@ use axum::Router;
 use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::{StreamExt, pin_mut};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use motet_gateway::{
-    Access, Ask, Caller, ConnectionLimits, Denial, End, Gateway, GatewayConfig, Outcome, Permit, RateLimit,
-    RateLimits, Scopes,
+    Access, Ask, Caller, ConnectionLimits, Denial, End, Gateway, GatewayConfig, Identified, Outcome, Permit,
+    RateLimit, RateLimits, Scopes,
 };
 use motet_protocol::FinishReason;
 use serde_json::json;
@@ -40,11 +40,20 @@ const LIMITS: RateLimits = RateLimits {
 };
 
 impl Access for Door {
-    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
+    fn identify<'a>(
+        &'a self,
+        method: &'a Method,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>> {
+        let is_by_cookie = headers.contains_key("cookie");
+        if is_by_cookie && method == Method::POST && !headers.contains_key("x-csrf-token") {
+            return async { Err(Denial::Forged("no token".into())) }.boxed();
+        }
         let key = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let known = self.callers.iter().find(|(name, _)| Some(*name) == key);
-        let caller = known.map(|(_, caller)| Arc::new(caller.clone())).ok_or(Denial::Unknown);
-        async move { caller }.boxed()
+        let set_cookie = is_by_cookie.then(|| HeaderValue::from_static("session=next"));
+        let found = known.map(|(_, caller)| Identified { caller: Arc::new(caller.clone()), set_cookie });
+        async move { found.ok_or(Denial::Unknown) }.boxed()
     }
 
     fn reserve<'a>(&'a self, _: &'a Arc<Caller>, ask: Ask) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>> {
@@ -141,6 +150,35 @@ async fn who_may_do_what() {
     for path in ["/healthz", "/readyz", "/"] {
         check("nobody", path, 200, None).await;
     }
+}
+
+#[tokio::test]
+async fn a_new_cookie_goes_with_every_answer() {
+    let fake = Fake::new(|_| reply("ok"));
+    let (_, router) = start(&fake, door());
+    let body = json!({"model": MODEL, "prompt": "hello"});
+    let ask = async |key, path, body, with_token: bool| {
+        let mut request = request(key, path, body);
+        request.headers_mut().insert("cookie", HeaderValue::from_static("session=old"));
+        if with_token {
+            request.headers_mut().insert("x-csrf-token", HeaderValue::from_static("token"));
+        }
+        send(&router, request).await
+    };
+    for (key, path, body, status) in [
+        ("all", "/v1/models", None, 200),
+        ("all", "/metrics", None, 200),
+        ("scraper", "/v1/models", None, 403),
+        ("all", "/v1/models/none", None, 404),
+        ("all", "/v1/completions", Some(body.clone()), 200),
+    ] {
+        let got = ask(key, path, body, true).await;
+        assert_eq!((got.status.as_u16(), got.header("set-cookie")), (status, "session=next"), "{path}");
+    }
+    let stream = json!({"model": MODEL, "prompt": "hello", "stream": true});
+    assert_eq!(ask("all", "/v1/completions", Some(stream), true).await.header("set-cookie"), "session=next");
+    let forged = ask("all", "/v1/completions", Some(body), false).await;
+    assert_eq!(forged.error(), (403, None, Some("invalid_csrf_token".into())));
 }
 
 #[tokio::test]

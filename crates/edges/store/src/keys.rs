@@ -14,8 +14,12 @@ use crate::{
     users,
 };
 
-/// The most keys of one user that are not revoked: more are a program that makes keys.
+/// The most keys of one user that work: more are a program that makes keys.
 pub const MAX_KEYS_PER_USER: usize = 100;
+
+/// The most keys of one user that are revoked or expired and stay in lists: making and revoking keys in turns must not
+/// fill the table.
+const MAX_DEAD_KEYS_PER_USER: u32 = 100;
 
 const START: &str = "mk-";
 const SHOWN_CHARS: usize = 12;
@@ -89,8 +93,13 @@ impl Store {
         let hash = secret::hash(Kind::ApiKey, key.expose()).to_hex();
         let id = KeyId::random()?;
         let mut tx = self.db.begin().await?;
-        let count = "SELECT COUNT(*) AS n FROM api_keys WHERE user_id = $1 AND revoked_at IS NULL";
-        let row = tx.first(count, args![new.user.as_str()]).await?;
+        let trim = "DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE user_id = $1 \
+                    AND (revoked_at IS NOT NULL OR expires_at <= $2) ORDER BY created_at DESC, id \
+                    LIMIT 1000 OFFSET $3)";
+        tx.execute(trim, args![new.user.as_str(), now, MAX_DEAD_KEYS_PER_USER]).await?;
+        let count = "SELECT COUNT(*) AS n FROM api_keys WHERE user_id = $1 AND revoked_at IS NULL \
+                     AND (expires_at IS NULL OR expires_at > $2)";
+        let row = tx.first(count, args![new.user.as_str(), now]).await?;
         let has = row.map_or(Ok(0), |row| row.get::<i64>("n"))?;
         if usize::try_from(has).is_ok_and(|has| has >= MAX_KEYS_PER_USER) {
             return Err(StoreError::TooMany { what: "keys", limit: MAX_KEYS_PER_USER });

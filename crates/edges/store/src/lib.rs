@@ -43,7 +43,8 @@ pub use sessions::{
 pub use store::{Store, StoreOptions};
 pub use throttle::{Backoff, LoginThrottle, TryLater};
 pub use usage::{
-    CSV_HEADER, DailyUsage, JournalError, Recorded, Span, UsageEvent, UsageFinish, UsageId, UsageSum,
-    UsageWriter, UsageWriterOptions, UsageWriterStatus, date_of, day_of, month_of,
+    CSV_HEADER, DailyUsage, JournalError, Recorded, Span, UsageEvent, UsageFinish, UsageGroup, UsageId,
+    UsageQuery, UsageSum, UsageWriter, UsageWriterOptions, UsageWriterStatus, date_of, day_of, day_of_date,
+    month_of,
 };
 pub use users::{FirstOwner, MAX_PAGE, NewUser, Org, Role, User, UserChange};

@@ -14,6 +14,14 @@ impl Secret {
         Self(text.into())
     }
 
+    /// Random letters and digits, 5.95 bits each.
+    ///
+    /// # Errors
+    /// The system has no random numbers to give.
+    pub fn random(chars: usize) -> Result<Self> {
+        random_text(chars).map(Self)
+    }
+
     /// The secret itself, for the one place that shows or sends it.
     #[must_use]
     pub fn expose(&self) -> &str {

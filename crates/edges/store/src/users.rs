@@ -140,14 +140,14 @@ impl Store {
         Ok(self.db.first("SELECT 1 AS one FROM users LIMIT 1", &[]).await?.is_none())
     }
 
-    /// Makes the first organisation and its owner. Of callers who race exactly one gets the user; `None` means that
-    /// there is one already.
+    /// Makes the first organisation and its owner; an organisation that an attempt left without users becomes it. Of
+    /// callers who race exactly one gets the user; `None` means that there is one already.
     ///
     /// # Errors
     /// A field breaks a rule, or the database's.
     pub async fn create_first_owner(&self, owner: &FirstOwner<'_>, now: i64) -> Result<Option<User>> {
         let org = new_org(owner.org_name, now)?;
-        let user = new_user(
+        let mut user = new_user(
             &NewUser {
                 org: &org.id,
                 login: owner.login,
@@ -166,7 +166,10 @@ impl Store {
         if !is_first || tx.first("SELECT 1 AS one FROM users LIMIT 1", &[]).await?.is_some() {
             return Ok(None);
         }
-        insert_org(&mut tx, &org).await?;
+        match tx.first("SELECT id FROM orgs ORDER BY id LIMIT 1", &[]).await? {
+            Some(left) => user.org = OrgId::new(left.get::<String>("id")?),
+            None => insert_org(&mut tx, &org).await?,
+        }
         insert_user(&mut tx, &user, Some(&hash)).await?;
         tx.commit().await?;
         Ok(Some(user))

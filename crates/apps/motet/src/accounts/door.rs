@@ -1,21 +1,24 @@
 use std::collections::hash_map::DefaultHasher;
+use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Method};
 use motet_gateway::{
-    Access, Account, Ask, Caller, Denial, End, Outcome, Permit, RateLimit, RateLimits, Scopes,
+    Access, Account, Ask, Caller, Denial, End, Identified, Outcome, Permit, RateLimit, RateLimits, Routes,
+    Scopes,
 };
+use motet_identity::{Identity, IdentityConfig, NotKnown};
 use motet_limits::{
     Gauge, Held, Keeper, Kind, MemoryQuota, Policy, QuotaError, QuotaStore, RedisConfig, RedisQuota, Refusal,
     Request, Retry, Scope as QuotaScope, Status,
 };
 use motet_protocol::FinishReason;
 use motet_store::{
-    KeyId, OrgId, Principal, Role, Scope, Store, UsageEvent, UsageFinish, UsageId, UsageWriter,
+    KeyId, OrgId, Principal, Role, Scope, Secret, Store, UsageEvent, UsageFinish, UsageId, UsageWriter,
     UsageWriterOptions, UserId,
 };
 
@@ -33,9 +36,13 @@ const HOLD: Duration = Duration::from_secs(120);
 /// How long the end of the server waits for what was used to be written down.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Knows accounts by their keys, keeps them within their tiers, and writes down what they use.
+/// How often what is over is removed from the database.
+const CLEANING: Duration = Duration::from_secs(3600);
+
+/// Knows accounts by their keys and sessions, keeps them within their tiers, and writes down what they use.
 pub(crate) struct Door {
     store: Store,
+    identity: Arc<Identity>,
     keeper: Keeper,
     usage: Arc<UsageWriter>,
     tiers: Vec<Tier>,
@@ -56,12 +63,37 @@ impl Door {
         let usage = UsageWriter::start(store.clone(), &folder, UsageWriterOptions::default());
         let usage = usage
             .map_err(|e| Failure::usage(format!("the journal of usage in {}: {e}", folder.display())))?;
-        Ok(Self { store, keeper: Keeper::new(quotas), usage: Arc::new(usage), tiers: config.tiers.clone() })
+        let tiers = config.tiers.clone();
+        let accounts = IdentityConfig {
+            tiers: tiers.iter().map(|tier| tier.name.clone()).collect(),
+            public_url: config.accounts.public_url.clone(),
+            providers: Vec::new(),
+            clock: Arc::new(now),
+        };
+        let identity = Identity::new(store.clone(), accounts).map_err(Failure::runtime)?;
+        Ok(Self { store, identity, keeper: Keeper::new(quotas), usage: Arc::new(usage), tiers })
     }
 
-    /// Whether nobody could use the server yet.
-    pub(crate) async fn is_empty(&self) -> Result<bool, Failure> {
-        self.store.is_empty().await.map_err(Failure::runtime)
+    /// The routes for accounts.
+    pub(crate) fn routes(&self) -> Routes {
+        Routes { open: self.identity.routes(), ..Routes::default() }
+    }
+
+    /// The one-time token that makes the first account from another machine, while there is none.
+    pub(crate) async fn setup_token(&self) -> Result<Option<Secret>, Failure> {
+        self.identity.setup_token().await.map_err(Failure::runtime)
+    }
+
+    /// Removes from the database what is over, now and every hour; never returns.
+    pub(crate) async fn keep_clean(&self) -> Infallible {
+        let mut hours = tokio::time::interval(CLEANING);
+        loop {
+            hours.tick().await;
+            match self.store.purge(now()).await {
+                Ok(rows) => tracing::debug!(rows, "sessions and keys that are over were removed"),
+                Err(error) => tracing::warn!(%error, "sessions and keys that are over were not removed"),
+            }
+        }
     }
 
     /// Writes what is left, as far as the database answers.
@@ -103,15 +135,21 @@ impl Door {
 }
 
 impl Access for Door {
-    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
+    fn identify<'a>(
+        &'a self,
+        method: &'a Method,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>> {
         Box::pin(async move {
-            let key = bearer(headers).ok_or(Denial::Unknown)?;
-            match self.store.authenticate_key(key, now()).await {
-                Ok(Some(principal)) => Ok(Arc::new(self.caller(&principal))),
-                Ok(None) => Err(Denial::Unknown),
-                Err(error) => {
-                    tracing::warn!(%error, "keys can't be checked");
-                    Err(Denial::Unavailable("API keys can't be checked now".to_owned()))
+            match self.identity.identify(method, headers).await {
+                Ok(who) => {
+                    let caller = Arc::new(self.caller(&who.principal));
+                    Ok(Identified { caller, set_cookie: who.set_cookie })
+                }
+                Err(NotKnown::Nobody { .. }) => Err(Denial::Unknown),
+                Err(NotKnown::Forged(why)) => Err(Denial::Forged(why)),
+                Err(NotKnown::Unavailable) => {
+                    Err(Denial::Unavailable("keys and sessions can't be checked now".to_owned()))
                 }
             }
         })
@@ -137,13 +175,6 @@ impl Access for Door {
             Ok(Box::new(Ticket { held: Some(held), usage, caller, ask, tier }) as Box<dyn Permit>)
         })
     }
-}
-
-/// The key of `Authorization: Bearer KEY`.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, key) = value.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim()).filter(|key| !key.is_empty())
 }
 
 fn denial(error: QuotaError) -> Denial {

@@ -142,7 +142,7 @@ async fn key_user(store: &Store, login: Option<&str>, config: &Config) -> Result
         Some(_) => Err(Failure::usage("there are several users: say whose key it is with --user")),
         None => {
             let tier = &config.tiers[0].name;
-            let new = NewAccount { login: FIRST_USER, display_name: None, role: None, tier };
+            let new = NewAccount { login: FIRST_USER, display_name: None, role: None, tier, password: None };
             let made = create_user(store, &new).await?;
             say(&format!("made the first user, {FIRST_USER:?}, of the tier {tier:?}"));
             Ok(made)

@@ -5,13 +5,14 @@
 
 mod door;
 mod keys;
+mod password;
 mod usage;
 mod users;
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use motet_store::{NewUser, Org, OrgId, Role, Store, User};
+use motet_store::{NewUser, Org, OrgId, Role, Secret, Store, User};
 
 pub(crate) use door::Door;
 pub(crate) use keys::{KeysCommand, first_key, keys};
@@ -106,7 +107,8 @@ async fn create_user(store: &Store, new: &NewAccount<'_>) -> Result<User, Failur
         }
     };
     let display_name = new.display_name.unwrap_or(new.login);
-    let user = NewUser { org: &org, login: new.login, display_name, role, tier: new.tier, password: None };
+    let user =
+        NewUser { org: &org, login: new.login, display_name, role, tier: new.tier, password: new.password };
     store.create_user(&user, now()).await.map_err(Failure::usage)
 }
 
@@ -116,6 +118,8 @@ struct NewAccount<'a> {
     display_name: Option<&'a str>,
     role: Option<Role>,
     tier: &'a str,
+    /// What it signs in with.
+    password: Option<&'a Secret>,
 }
 
 /// Rows as columns; the first row is the heading.

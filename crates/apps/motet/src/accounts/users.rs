@@ -2,7 +2,7 @@ use clap::{Subcommand, ValueEnum};
 use motet_store::{Role, User, UserChange};
 use serde_json::json;
 
-use super::{NewAccount, all_users, create_user, open, org_or_hint, table, user};
+use super::{NewAccount, all_users, create_user, open, org_or_hint, password, table, user};
 use crate::{config::Config, failure::Failure, output::print};
 
 /// `motet users …`.
@@ -21,6 +21,14 @@ pub(crate) enum UsersCommand {
         /// What the user may use [default: the first tier]
         #[arg(long, value_name = "TIER")]
         tier: Option<String>,
+        /// Read a password to sign in with from standard input; without one the user has keys only
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Set the password a user signs in with; it ends the user's sessions
+    SetPassword {
+        /// Whose. The password is asked for, or read from standard input where that is no terminal
+        login: String,
     },
     /// List users
     List {
@@ -68,12 +76,20 @@ impl From<RoleName> for Role {
 pub(crate) async fn users(command: &UsersCommand, config: &Config) -> Result<(), Failure> {
     let store = open(config).await?;
     match command {
-        UsersCommand::Create { login, name, role, tier } => {
+        UsersCommand::Create { login, name, role, tier, password_stdin } => {
             let tier = known_tier(tier.as_deref(), config)?.unwrap_or(&config.tiers[0].name);
             let role = role.map(Role::from);
-            let new = NewAccount { login, display_name: name.as_deref(), role, tier };
+            let password = if *password_stdin { Some(password::read_line()?) } else { None };
+            let password = password.as_ref();
+            let new = NewAccount { login, display_name: name.as_deref(), role, tier, password };
             let made = create_user(&store, &new).await?;
             print(&format!("{} is {} of the tier {}\n", made.login, made.role.as_str(), made.tier))
+        }
+        UsersCommand::SetPassword { login } => {
+            let user = user(&store, login).await?;
+            let password = password::ask(&user.login)?;
+            store.set_password(&user.id, &password, None).await.map_err(Failure::usage)?;
+            print(&format!("{} signs in with the new password\n", user.login))
         }
         UsersCommand::List { json } => {
             let org = org_or_hint(&store).await?;

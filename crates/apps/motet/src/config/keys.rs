@@ -23,7 +23,7 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
 }
 
 /// Every key that has one value; `[[lanes]]` and `[[tiers]]` are lists.
-pub(crate) const KEYS: [Key; 25] = [
+pub(crate) const KEYS: [Key; 26] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key("server.host", "--host", "127.0.0.1", "address to listen on"),
     key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
@@ -32,6 +32,12 @@ pub(crate) const KEYS: [Key; 25] = [
         "--auth",
         "auto",
         "on: requests need an API key; auto: on where other machines can reach the server",
+    ),
+    key(
+        "server.public_url",
+        "--public-url",
+        "",
+        "where people open this server, such as https://chat.example, if a proxy stands before it",
     ),
     key(
         "accounts.store",

@@ -52,6 +52,8 @@ pub(crate) enum Auth {
 #[derive(Clone)]
 pub(crate) struct AccountSettings {
     pub(crate) auth: Auth,
+    /// Scheme and authority of the proxy before the server, where there is one.
+    pub(crate) public_url: Option<http::Uri>,
     /// `None`: a file in the data folder.
     pub(crate) store: Option<String>,
     /// `None`: limits are kept in this process.
@@ -123,6 +125,7 @@ impl Config {
         let port = reader.read("server.port", values::port)?;
         let accounts = AccountSettings {
             auth: reader.read("server.auth", values::auth)?,
+            public_url: reader.read("server.public_url", values::public_url)?,
             store: reader.read("accounts.store", values::store)?,
             redis: reader.read("accounts.redis", values::redis)?,
         };

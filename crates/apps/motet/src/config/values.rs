@@ -44,6 +44,20 @@ pub(crate) fn store(text: &str) -> Result<Option<String>, String> {
 }
 
 /// Nothing is `None`.
+pub(crate) fn public_url(text: &str) -> Result<Option<http::Uri>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let url = text.parse::<http::Uri>().ok().filter(|url| {
+        let is_web = matches!(url.scheme_str(), Some("http" | "https"));
+        let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        is_web && !has_user && url.path_and_query().is_none_or(|path| path == "/")
+    });
+    url.map(Some)
+        .ok_or_else(|| "not an address; write https://HOST or https://HOST:PORT, or nothing".to_owned())
+}
+
+/// Nothing is `None`.
 pub(crate) fn redis(text: &str) -> Result<Option<String>, String> {
     match text {
         "" => Ok(None),

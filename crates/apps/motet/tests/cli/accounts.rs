@@ -1,6 +1,9 @@
-use serde_json::json;
+use std::io::Write;
+use std::process::Stdio;
 
-use crate::support::{Server, World};
+use serde_json::{Value, json};
+
+use crate::support::{Response, Server, World, parts};
 
 const TIERS: &str = "
 [[tiers]]
@@ -25,6 +28,15 @@ impl World {
     /// Standard output of a command that succeeds.
     fn said(&self, args: &[&str]) -> String {
         let (code, out, err) = self.run(args);
+        assert_eq!(code, 0, "{args:?}: {err}");
+        out
+    }
+
+    /// Standard output of a command that reads this and succeeds.
+    fn told(&self, args: &[&str], input: &str) -> String {
+        let mut child = self.motet(args).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let (code, out, err) = parts(child.wait_with_output().unwrap());
         assert_eq!(code, 0, "{args:?}: {err}");
         out
     }
@@ -103,6 +115,10 @@ fn mistakes_say_what_to_do() {
     check(&["serve", "--host", "0.0.0.0", "--no-auth"], "0.0.0.0 can be reached from other machines");
     check(&["serve", "--store", "mysql://x"], "sqlite:FILE");
     check(&["serve", "--quota-redis", "localhost"], "redis://HOST:PORT");
+    check(&["serve", "--public-url", "chat.example"], "https://HOST");
+    check(&["serve", "--public-url", "https://chat.example/motet"], "https://HOST");
+    check(&["users", "set-password", "carl"], "motet users create carl");
+    check(&["users", "set-password", "bob"], "standard input has no password");
 }
 
 #[test]
@@ -114,4 +130,57 @@ fn addresses_hide_their_passwords() {
     assert!(!shown.contains("hunter2"), "{shown}");
     let (_, _, told) = world.run(&["config", "check", "--quota-redis", "rediss://:hunter2@db"]);
     assert!(told.contains("accounts.redis") && !told.contains("hunter2"), "{told}");
+}
+
+/// The header lines of a page that is signed in.
+fn page(signed_in: &Response) -> String {
+    let cookie = signed_in.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let body: Value = serde_json::from_str(&signed_in.body).unwrap();
+    let (cookie, csrf) = (cookie.split(';').next().unwrap(), body["csrf_token"].as_str().unwrap());
+    format!("Cookie: {cookie}\r\nX-CSRF-Token: {csrf}\r\n")
+}
+
+#[test]
+fn a_page_signs_in_and_chats() {
+    let (world, config) = World::with_tiers();
+    let server = Server::start(&world, &world.model.path(), &["--config", &config, "--auth", "on"]);
+    assert!(server.line("no accounts yet").contains(&format!("http://{}/", server.address)));
+    let token = server.line("One-time token").rsplit(' ').next().unwrap().to_owned();
+    server.line("Ready: ");
+    // From a proxy the token is needed, and ends with its use.
+    let account = |token: &str| json!({"login": "ann", "password": "correct horse", "token": token});
+    let proxy = "X-Forwarded-For: 127.0.0.1\r\n";
+    assert_eq!(server.post_with(proxy, "/api/setup", &account("x")).read().status, 403);
+    let made = server.post_with(proxy, "/api/setup", &account(&token)).read();
+    assert_eq!(made.status, 200, "{}", made.body);
+    assert_eq!(server.post("/api/setup", &account(&token)).read().status, 403);
+
+    let chat = json!({"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]});
+    let ask = |headers: &str| server.post_with(headers, "/v1/chat/completions", &chat).read();
+    let lines = page(&made);
+    assert_eq!(ask(&lines).status, 200);
+    let (cookie, _) = lines.split_once("\r\n").unwrap();
+    let forged = ask(&format!("{cookie}\r\n"));
+    assert!(forged.status == 403 && forged.body.contains("invalid_csrf_token"), "{}", forged.body);
+    assert_eq!(ask(&format!("{lines}Origin: http://evil.example\r\n")).status, 403);
+    assert_eq!(ask("").status, 401);
+
+    // The command works beside the server, and ends the session.
+    let with = |args: &[&str], input: &str| world.told(&[&["--config", &config], args].concat(), input);
+    assert!(with(&["users", "set-password", "ann"], "battery staple\n").contains("ann"));
+    assert_eq!(ask(&lines).status, 401);
+    let sign_in = |login: &str, password: &str| {
+        server.post("/api/session", &json!({"login": login, "password": password})).read()
+    };
+    assert_eq!(sign_in("ann", "correct horse").status, 401);
+    let lines = page(&sign_in("ann", "battery staple"));
+    assert_eq!(ask(&lines).status, 200);
+    with(&["users", "create", "ben", "--password-stdin"], "correct horse\n");
+    assert_eq!(sign_in("ben", "correct horse").status, 200);
+
+    server.signal("-TERM");
+    server.line("Motet stopped");
+    let usage = with(&["usage", "--user", "ann", "--json"], "");
+    let usage: Value = serde_json::from_str(&usage).unwrap();
+    assert_eq!(usage[0]["requests"], 2);
 }

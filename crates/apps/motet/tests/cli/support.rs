@@ -124,7 +124,8 @@ impl Server {
         self.post_with(&format!("Authorization: Bearer {key}\r\n"), path, body)
     }
 
-    fn post_with(&self, headers: &str, path: &str, body: &serde_json::Value) -> Reply {
+    /// Posts JSON with header lines, each ended by CR LF.
+    pub fn post_with(&self, headers: &str, path: &str, body: &serde_json::Value) -> Reply {
         let body = body.to_string();
         self.send(&format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\

@@ -25,6 +25,17 @@ pub fn date_of(day: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// The day that [`date_of`] writes like this; `None` for what is no date of the years 1970 to 9999.
+#[must_use]
+pub fn day_of_date(date: &str) -> Option<i64> {
+    let mut parts = date.split('-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let is_near = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let number = is_near.then(|| day_number(year, month, day))?;
+    // Written back it is the same, or it was no date.
+    (date_of(number) == date).then_some(number)
+}
+
 /// A time in the form of RFC 3339, with milliseconds.
 pub(crate) fn text_of(at: i64) -> String {
     let date = date_of(day_of(at));
@@ -77,6 +88,27 @@ mod tests {
             [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_787, "2026-11-30")]
         {
             assert_eq!(date_of(day), text);
+            assert_eq!(day_of_date(text), Some(day));
+        }
+        for text in [
+            "",
+            "2026",
+            "2026-11",
+            "2026-11-31",
+            "2026-02-29",
+            "2026-13-01",
+            "2026-00-10",
+            "2026-01-00",
+            "26-11-30",
+            "2026-1-1",
+            "1969-12-31",
+            "2026-11-30-1",
+            "2026-11-30T00",
+            "+2026-11-30",
+            "-1-1-1",
+            "99999999999999999-01-01",
+        ] {
+            assert_eq!(day_of_date(text), None, "{text}");
         }
     }
 

@@ -106,7 +106,7 @@ impl UsageEvent {
 }
 
 /// A field of CSV. One that a spreadsheet would run as a formula gets a quote in front, as OWASP recommends.
-fn csv_text(text: &str) -> String {
+pub(crate) fn csv_text(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

@@ -9,9 +9,9 @@ mod reader;
 mod report;
 mod writer;
 
-pub use calendar::{date_of, day_of, month_of};
+pub use calendar::{date_of, day_of, day_of_date, month_of};
 pub use event::{UsageEvent, UsageFinish, UsageId};
 pub use export::{CSV_HEADER, Span};
 pub use journal::{JournalError, Recorded};
-pub use report::{DailyUsage, UsageSum};
+pub use report::{DailyUsage, UsageGroup, UsageQuery, UsageSum};
 pub use writer::{UsageWriter, UsageWriterOptions, UsageWriterStatus};

@@ -6,11 +6,14 @@ use crate::{
     Owner, Store, UserId,
     db::{Row, args},
     error::Result,
-    usage::{UsageEvent, month_of},
+    usage::{UsageEvent, date_of, day_of_date, export::csv_text, month_of},
 };
 
 /// The most rows of a report: a year of fifty models.
 const MAX_ROWS: u32 = 20_000;
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
 
 /// A sum of usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -40,6 +43,27 @@ impl UsageSum {
         self.cost_micros += event.cost_micros;
     }
 
+    /// The names of the columns of [`UsageSum::csv_row`], ended by a newline; `group` is the first one's.
+    #[must_use]
+    pub fn csv_header(group: &str) -> String {
+        format!("{group},requests,prompt_tokens,cached_tokens,output_tokens,reasoning_tokens,cost_micros\n")
+    }
+
+    /// A line of CSV under [`UsageSum::csv_header`], as of [`UsageEvent::csv_row`].
+    #[must_use]
+    pub fn csv_row(&self, group: &str) -> String {
+        let counts = [
+            self.requests,
+            self.prompt_tokens,
+            self.cached_tokens,
+            self.output_tokens,
+            self.reasoning_tokens,
+            self.cost_micros,
+        ];
+        let counts = counts.map(|count| count.to_string()).join(",");
+        format!("{},{counts}\n", csv_text(group))
+    }
+
     fn of(row: &Row) -> Result<Self> {
         Ok(Self {
             requests: row.get("requests")?,
@@ -64,20 +88,55 @@ pub struct DailyUsage {
     pub sum: UsageSum,
 }
 
+/// What usage is summed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageGroup {
+    /// The day in UTC, written as [`date_of`].
+    Day,
+    /// The model that answered.
+    Model,
+    /// The user's id.
+    User,
+    /// The API key's id; empty where it was none.
+    Key,
+}
+
+/// A page of sums.
+#[derive(Debug, Clone)]
+pub struct UsageQuery<'a> {
+    /// Of these days, as of [`day_of`](crate::day_of).
+    pub days: Range<i64>,
+    /// One for each of these.
+    pub group: UsageGroup,
+    /// After the one of this name.
+    pub after: Option<&'a str>,
+    /// The most sums.
+    pub limit: u32,
+}
+
 /// A query for sums over days of an owner's usage. The casts are for PostgreSQL, where a sum of integers is no integer.
 macro_rules! sums {
     ($columns:literal, $rest:literal) => {
+        sums!($columns, "SUM(requests)", "usage_daily", "day", $rest)
+    };
+    ($columns:literal, $requests:literal, $table:literal, $time:literal, $rest:literal) => {
         concat!(
             "SELECT ",
             $columns,
-            "CAST(COALESCE(SUM(requests), 0) AS BIGINT) AS requests, \
+            "CAST(COALESCE(",
+            $requests,
+            ", 0) AS BIGINT) AS requests, \
              CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens, \
              CAST(COALESCE(SUM(cached_tokens), 0) AS BIGINT) AS cached_tokens, \
              CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT) AS output_tokens, \
              CAST(COALESCE(SUM(reasoning_tokens), 0) AS BIGINT) AS reasoning_tokens, \
-             CAST(COALESCE(SUM(cost_micros), 0) AS BIGINT) AS cost_micros \
-             FROM usage_daily WHERE org_id = $1 AND (CAST($2 AS TEXT) IS NULL OR user_id = $2) \
-             AND day >= $3 AND day < $4",
+             CAST(COALESCE(SUM(cost_micros), 0) AS BIGINT) AS cost_micros FROM ",
+            $table,
+            " WHERE org_id = $1 AND (CAST($2 AS TEXT) IS NULL OR user_id = $2) AND ",
+            $time,
+            " >= $3 AND ",
+            $time,
+            " < $4",
             $rest
         )
     };
@@ -95,6 +154,50 @@ impl Store {
             Ok(DailyUsage { day: row.get("day")?, model: row.get("model")?, sum: UsageSum::of(row)? })
         };
         rows.iter().map(daily).collect()
+    }
+
+    /// What an organisation or a user used by day, model, user or key, in the order of their names.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn usage_by(&self, owner: Owner<'_>, asked: UsageQuery<'_>) -> Result<Vec<(String, UsageSum)>> {
+        let UsageQuery { days, group, after, limit } = asked;
+        let (mut from, mut until) = (days.start, days.end);
+        let sql = match group {
+            UsageGroup::Day => {
+                let next = after.map(|date| day_of_date(date).map_or(until, |day| day + 1));
+                from = from.max(next.unwrap_or(from));
+                // The days themselves say where a page begins.
+                sums!("day, ", " AND CAST($5 AS TEXT) IS NULL GROUP BY day ORDER BY day LIMIT $6")
+            }
+            UsageGroup::Model => sums!(
+                "model AS name, ",
+                " AND (CAST($5 AS TEXT) IS NULL OR model > $5) GROUP BY model ORDER BY model LIMIT $6"
+            ),
+            UsageGroup::User => sums!(
+                "user_id AS name, ",
+                " AND (CAST($5 AS TEXT) IS NULL OR user_id > $5) GROUP BY user_id ORDER BY user_id LIMIT $6"
+            ),
+            UsageGroup::Key => {
+                // Sums by day do not know the keys.
+                (from, until) = (from.saturating_mul(DAY_MS), until.saturating_mul(DAY_MS));
+                sums!(
+                    "COALESCE(key_id, '') AS name, ",
+                    "COUNT(*)",
+                    "usage_events",
+                    "at",
+                    " AND (CAST($5 AS TEXT) IS NULL OR COALESCE(key_id, '') > $5) \
+                     GROUP BY COALESCE(key_id, '') ORDER BY COALESCE(key_id, '') LIMIT $6"
+                )
+            }
+        };
+        let after = after.filter(|_| group != UsageGroup::Day);
+        let rows = self.db.all(sql, args![owner.org(), owner.user(), from, until, after, limit]).await?;
+        let named = |row: &Row| {
+            let name = if group == UsageGroup::Day { date_of(row.get("day")?) } else { row.get("name")? };
+            Ok((name, UsageSum::of(row)?))
+        };
+        rows.iter().map(named).collect()
     }
 
     /// What each user of an organisation used on these days, the costliest first.

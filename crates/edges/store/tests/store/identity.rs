@@ -48,6 +48,13 @@ pub(crate) async fn of_racing_first_owners_one_wins(database: Database) {
     assert_eq!(first_owner(&store, "late").await, None);
 }
 
+pub(crate) async fn the_first_owner_takes_an_organisation_without_users(database: Database) {
+    let store = database.open().await;
+    let left = store.create_org("default", 0).await.unwrap();
+    assert_eq!(owner(&store).await.org, left.id);
+    assert_eq!(store.orgs(None).await.unwrap(), [left]);
+}
+
 pub(crate) async fn users_are_found_changed_and_removed(database: Database) {
     let store = database.open().await;
     let ada = owner(&store).await;

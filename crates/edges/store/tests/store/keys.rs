@@ -1,7 +1,8 @@
 //! API keys.
 
 use motet_store::{
-    CreatedKey, Credential, KeyId, NewKey, Owner, Role, Scope, Scopes, Store, StoreError, User, UserChange,
+    CreatedKey, Credential, KeyId, MAX_KEYS_PER_USER, NewKey, Owner, Role, Scope, Scopes, Store, StoreError,
+    User, UserChange,
 };
 
 use crate::{
@@ -115,4 +116,35 @@ pub(crate) async fn known_keys_outlive_the_database(database: Database) {
     let late = store.authenticate_key(used.secret.expose(), 600_000).await;
     assert!(late.is_err_and(|error| error.is_temporary()));
     assert!(store.authenticate_key(unused.secret.expose(), 0).await.is_err());
+}
+
+pub(crate) async fn only_keys_that_work_count_toward_the_most(database: Database) {
+    let store = database.open().await;
+    let ada = owner(&store).await;
+    let make = async |expires_at, now| {
+        let new = NewKey { user: &ada.id, name: "key", scopes: Scopes::all(), expires_at };
+        store.create_key(&new, now).await
+    };
+    for _ in 0..MAX_KEYS_PER_USER {
+        make(Some(2_000), 1_000).await.unwrap();
+    }
+    assert!(matches!(make(None, 1_999).await, Err(StoreError::TooMany { .. })));
+    for _ in 0..MAX_KEYS_PER_USER {
+        make(None, 2_000).await.unwrap();
+    }
+    assert!(matches!(make(None, 2_001).await, Err(StoreError::TooMany { .. })));
+    // Making and revoking in turns does not fill the table.
+    let mine = Owner::User(&ada.org, &ada.id);
+    for now in 3_000..3_150 {
+        let mut live = store.keys(mine).await.unwrap();
+        live.retain(|key| key.expires_at.is_none() && key.revoked_at.is_none());
+        if let Some(key) = live.first() {
+            assert!(store.revoke_key(mine, &key.id, now).await.unwrap());
+        }
+        make(Some(now + 1), now).await.unwrap();
+    }
+    let listed = store.keys(mine).await.unwrap();
+    assert!(listed.len() <= 2 * MAX_KEYS_PER_USER + 1, "{}", listed.len());
+    // The oldest of those that work no more went.
+    assert!(listed.iter().all(|key| key.expires_at != Some(2_000)));
 }

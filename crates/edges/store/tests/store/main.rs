@@ -41,6 +41,7 @@ macro_rules! contracts {
 
 contracts! {
     identity::of_racing_first_owners_one_wins,
+    identity::the_first_owner_takes_an_organisation_without_users,
     identity::users_are_found_changed_and_removed,
     identity::fields_are_checked,
     identity::an_organisation_keeps_an_owner,
@@ -49,12 +50,14 @@ contracts! {
     keys::changes_of_the_user_count_at_once,
     keys::keys_of_others_are_out_of_reach,
     keys::the_last_use_is_stored_coarsely,
+    keys::only_keys_that_work_count_toward_the_most,
     keys::known_keys_outlive_the_database,
     sessions::a_session_lives_rotates_and_ends,
     sessions::a_copied_token_ends_the_session,
     sessions::of_requests_that_come_together_one_rotates,
     sessions::the_list_of_devices_is_the_users_own,
     usage::events_count_once_and_sum_up,
+    usage::sums_by_each_group_come_in_pages,
     usage::an_export_streams_every_event_in_order,
     usage::a_writer_writes_and_leaves_nothing_behind,
     usage::what_the_database_missed_is_written_later,

@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use futures_util::TryStreamExt as _;
 use motet_store::{
-    KeyId, OrgId, Owner, Recorded, Span, Store, UsageEvent, UsageFinish, UsageId, UsageWriter,
-    UsageWriterOptions, UserId, day_of,
+    KeyId, OrgId, Owner, Recorded, Span, Store, UsageEvent, UsageFinish, UsageGroup, UsageId, UsageQuery,
+    UsageWriter, UsageWriterOptions, UserId, day_of,
 };
 
 use crate::{Database, postgres::Server};
@@ -75,6 +75,39 @@ pub(crate) async fn events_count_once_and_sum_up(database: Database) {
     assert_eq!(store.month_spend(mine, 40 * DAY).await.unwrap(), 0);
     let nobody = UserId::new("' OR 1=1");
     assert_eq!(store.month_spend(Owner::User(&home, &nobody), 0).await.unwrap(), 0);
+}
+
+pub(crate) async fn sums_by_each_group_come_in_pages(database: Database) {
+    let store = database.open().await;
+    let mut events: Vec<_> = (0..6).map(|n| event(&format!("e{n}"), n * DAY)).collect();
+    events[1].user = UserId::new("user_b");
+    events[2].model = "large".into();
+    events[3].key = None;
+    events[4].org = OrgId::new("org_b");
+    store.insert_usage(&events).await.unwrap();
+    let (org, user) = (org(), UserId::new("user_a"));
+    let check = async |owner, group, want: &[(&str, i64)]| {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let one = UsageQuery { days: 0..5, group, after: after.as_deref(), limit: 1 };
+            let page = store.usage_by(owner, one).await.unwrap();
+            let [(name, sum)] = &page[..] else { break };
+            seen.push((name.clone(), sum.requests));
+            assert_eq!(sum.prompt_tokens, 100 * sum.requests);
+            after = Some(name.clone());
+        }
+        let want: Vec<_> = want.iter().map(|&(name, requests)| (name.to_owned(), requests)).collect();
+        assert_eq!(seen, want, "{group:?}");
+        let all = UsageQuery { days: 0..5, group, after: None, limit: 100 };
+        assert_eq!(store.usage_by(owner, all).await.unwrap().len(), want.len());
+    };
+    let days = ["1970-01-01", "1970-01-02", "1970-01-03", "1970-01-04"].map(|day| (day, 1));
+    check(Owner::Org(&org), UsageGroup::Day, &days).await;
+    check(Owner::Org(&org), UsageGroup::Model, &[("large", 1), ("small", 3)]).await;
+    check(Owner::Org(&org), UsageGroup::User, &[("user_a", 3), ("user_b", 1)]).await;
+    check(Owner::Org(&org), UsageGroup::Key, &[("", 1), ("key_a", 3)]).await;
+    check(Owner::User(&org, &user), UsageGroup::Key, &[("", 1), ("key_a", 2)]).await;
+    check(Owner::User(&org, &UserId::new("nobody")), UsageGroup::Model, &[]).await;
 }
 
 pub(crate) async fn an_export_streams_every_event_in_order(database: Database) {
