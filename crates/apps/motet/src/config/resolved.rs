@@ -10,6 +10,7 @@ use super::{
     keys::{self, Key},
     lanes::{self, Lane},
     memory::{self, KvMemory},
+    oidc::{self, SignInProvider},
     raw::Source,
     tiers::{self, Tier},
     values,
@@ -31,6 +32,8 @@ pub(crate) struct Config {
     pub(crate) lanes: Vec<Lane>,
     /// At least one; the first is for accounts whose tier is none of them.
     pub(crate) tiers: Vec<Tier>,
+    /// Providers that people can sign in with.
+    pub(crate) oidc: Vec<SignInProvider>,
     /// Every key in the order of [`KEYS`], for `config check`.
     pub(crate) settings: Vec<Setting>,
 }
@@ -124,6 +127,7 @@ impl Config {
         };
         let lanes = lanes::resolve(&raw.lanes)?;
         let tiers = tiers::resolve(&raw.tiers, &lanes)?;
+        let oidc = oidc::resolve(&raw.oidc, &tiers)?;
         let engine = engine(&mut reader, &lanes)?;
         let params = SamplingParams {
             temperature: reader.read("sampling.temperature", |text| values::number(text, 0.0, 2.0))?,
@@ -146,7 +150,7 @@ impl Config {
         };
         let settings = reader.settings;
         debug_assert_eq!(settings.len(), KEYS.len(), "every key is resolved");
-        Ok(Self { model, host, port, engine, sampling, system, log, accounts, lanes, tiers, settings })
+        Ok(Self { model, host, port, engine, sampling, system, log, accounts, lanes, tiers, oidc, settings })
     }
 }
 
