@@ -6,6 +6,7 @@ use serde::Deserialize;
 use crate::{
     SignInError,
     config::{is_loopback, is_safe},
+    encoding::{reason, shortened},
 };
 
 pub(crate) const WHAT: &str = "its document (openid-configuration)";
@@ -56,9 +57,9 @@ impl Metadata {
     /// Reads the document of an issuer, which has to be the one it says it is.
     pub(crate) fn parse(document: &[u8], issuer: &str) -> Result<Self, SignInError> {
         let document: Document = serde_json::from_slice(document)
-            .map_err(|e| SignInError::bad(WHAT, format!("can't be read: {e}")))?;
+            .map_err(|e| SignInError::bad(WHAT, format!("can't be read: {}", reason(&e))))?;
         if document.issuer != issuer {
-            let (theirs, ours) = (crate::encoding::shortened(&document.issuer, 100), issuer);
+            let (theirs, ours) = (shortened(&document.issuer, 100), issuer);
             let why =
                 format!("is of the issuer {theirs:?}, and {ours:?} is configured; they have to be equal");
             return Err(SignInError::bad(WHAT, why));

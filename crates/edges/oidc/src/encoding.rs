@@ -43,6 +43,11 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     short
 }
 
+/// What a JSON parser says, which may quote what it read.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    shortened(&error.to_string(), 120)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{
     TokenError,
-    encoding::{from_base64url, shortened},
+    encoding::{from_base64url, reason, shortened},
     jws::Algorithm,
 };
 
@@ -62,8 +62,8 @@ impl KeySet {
     /// Reads the provider's document. Keys of other kinds and for other purposes are not an error: they are there for
     /// others.
     pub(crate) fn parse(document: &[u8]) -> Result<Self, String> {
-        let document: Document =
-            serde_json::from_slice(document).map_err(|e| format!("are not a JSON object with keys: {e}"))?;
+        let document: Document = serde_json::from_slice(document)
+            .map_err(|e| format!("are not a JSON object with keys: {}", reason(&e)))?;
         if document.keys.len() > MAX_KEYS {
             return Err(format!("are more than {MAX_KEYS}"));
         }

@@ -4,12 +4,12 @@ use std::{future::Future, sync::Arc};
 
 use axum::{
     Json, Router,
-    extract::{Path, Query, State},
+    extract::{Path, Query, State, rejection::QueryRejection},
     response::{IntoResponse as _, Response},
     routing::get,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{Callback, ENTROPY_BYTES, FLOW_LIFETIME_MS, Flow, Flows, Identity, Provider, SignInError, page};
 
@@ -93,20 +93,23 @@ async fn list<S: SignIn>(State(shared): State<Arc<Shared<S>>>) -> Json<Vec<Liste
     Json(listed.collect())
 }
 
-#[derive(Deserialize)]
-struct Begin {
-    return_to: Option<String>,
+/// Names and values behind an address.
+type Parameters = Result<Query<Vec<(String, String)>>, QueryRejection>;
+
+fn pairs(parameters: Parameters) -> Result<Vec<(String, String)>, SignInError> {
+    let unreadable = "the parameters of the address can't be read; write name=value with & between them";
+    parameters.map(|Query(pairs)| pairs).map_err(|_| SignInError::Request(unreadable))
 }
 
 async fn begin<S: SignIn>(
     State(shared): State<Arc<Shared<S>>>,
     Path(name): Path<String>,
-    Query(query): Query<Begin>,
+    parameters: Parameters,
     headers: HeaderMap,
 ) -> Response {
     let Some(provider) = shared.provider(&name) else { return no_provider(&headers) };
     let now = (shared.clock)();
-    match started(provider, query.return_to.as_deref(), &headers, now).await {
+    match started(provider, parameters, &headers, now).await {
         Ok((url, flow)) => {
             let cookie = FlowCookie::of(provider, &flow.state).set(flow.browser.expose());
             shared.flows.keep(flow, now);
@@ -118,7 +121,7 @@ async fn begin<S: SignIn>(
 
 async fn started(
     provider: &Provider,
-    return_to: Option<&str>,
+    parameters: Parameters,
     headers: &HeaderMap,
     now: i64,
 ) -> Result<(String, Flow), SignInError> {
@@ -128,6 +131,8 @@ async fn started(
             "sign-in is a page to go to, not one to fetch; open it in the window",
         ));
     }
+    let pairs = pairs(parameters)?;
+    let return_to = pairs.iter().find(|(name, _)| name == "return_to").map(|(_, place)| place.as_str());
     let mut entropy = [0; ENTROPY_BYTES];
     getrandom::fill(&mut entropy).map_err(|_| SignInError::Random)?;
     let (url, flow) = provider.begin(return_to, now, &entropy).await?;
@@ -137,13 +142,13 @@ async fn started(
 async fn callback<S: SignIn>(
     State(shared): State<Arc<Shared<S>>>,
     Path(name): Path<String>,
-    Query(parameters): Query<Vec<(String, String)>>,
+    parameters: Parameters,
     request: axum::extract::Request,
 ) -> Response {
     let (request, _) = request.into_parts();
     let Some(provider) = shared.provider(&name) else { return no_provider(&request.headers) };
     let now = (shared.clock)();
-    let callback = match Callback::read(parameters) {
+    let callback = match pairs(parameters).and_then(Callback::read) {
         Ok(callback) => callback,
         Err(error) => return failed(&error, provider, &request.headers),
     };

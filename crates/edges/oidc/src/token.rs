@@ -33,7 +33,8 @@ impl Tokens {
         if status != 200 {
             return Err(SignInError::bad(WHAT, format!("has status {status} and no error code")));
         }
-        let body = parsed.map_err(|e| SignInError::bad(WHAT, format!("is not JSON: {e}")))?;
+        // The parser's own words could quote a token.
+        let body = parsed.map_err(|_| SignInError::bad(WHAT, "is not a JSON object with an id_token"))?;
         let id_token = body.id_token.ok_or_else(|| {
             SignInError::bad(WHAT, "has no id_token; is the scope openid allowed for this client?")
         })?;
@@ -59,7 +60,7 @@ mod tests {
         );
         check(200, r#"{"error":"invalid_grant"}"#, "refused: invalid_grant");
         check(500, "oops", "has status 500");
-        check(200, "oops", "is not JSON");
+        check(200, "oops", "is not a JSON object");
         check(200, r#"{"access_token":"a","token_type":"bearer"}"#, "has no id_token");
         let tokens = |kind: &str| {
             let body = format!(r#"{{"id_token":"i","access_token":"a","token_type":"{kind}"}}"#);

@@ -131,7 +131,8 @@ async fn answers_that_are_none() {
         .await;
     check("a moved token", answer("/token", moved), 502, "has status 302").await;
     check("a broken token", answer("/token", Answer::Status(502)), 503, "with status 502").await;
-    check("a page for a token", answer("/token", Answer::Body("<html>".into())), 502, "is not JSON").await;
+    check("a page for a token", answer("/token", Answer::Body("<html>".into())), 502, "is not a JSON object")
+        .await;
     check("no token", answer("/token", Answer::Body("{}".into())), 502, "has no id_token").await;
     check("a huge token", answer("/token", Answer::Huge(2 << 20)), 502, "is longer than").await;
     let wrong = |config: ProviderConfig| ProviderConfig { client_secret: None, ..config };

@@ -134,6 +134,7 @@ async fn requests_that_are_none_are_refused() {
     check(&mut browser, "/api/oidc/corp/callback", &[], 400, "not under way").await;
     check(&mut browser, "/api/oidc/corp/callback?state=%C3%BC&code=a", &[], 400, "not under way").await;
     check(&mut browser, "/api/oidc/corp/callback?code=a&code=b", &[], 400, "something twice").await;
+    check(&mut browser, "/api/oidc/corp?return_to=%FF", &[], 400, "not a path of this server").await;
     let html = [("accept", "text/html")];
     check(&mut browser, "/api/oidc/corp/callback", &html, 400, "<h1>Sign-in failed</h1>").await;
 }
