@@ -11,6 +11,10 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
     for warning in &raw.warnings {
         say(&format!("warning: {warning}"));
     }
+    for provider in &config.oidc {
+        // A secret that isn't there is a mistake too.
+        provider.provider_config().map_err(Failure::usage)?;
+    }
     if as_json {
         return print(&format!("{:#}\n", json(config)));
     }
@@ -27,7 +31,7 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
     }
     text.push_str(
         "\nEach key is also a variable (engine.threads: MOTET_ENGINE_THREADS) and a flag (--threads);\n\
-         models, lanes and tiers are [[models]], [[lanes]] and [[tiers]] of the file alone.\n",
+         models, lanes, tiers and oidc are [[models]], [[lanes]], [[tiers]] and [[oidc]] of the file alone.\n",
     );
     print(&text)
 }
@@ -53,7 +57,11 @@ fn rows(config: &Config) -> Vec<[String; 4]> {
         };
         [format!("models.{}", model.label()), model.shown(), model.source.to_string(), help]
     });
-    keys.chain(models).chain(lanes).chain(tiers).collect()
+    let oidc = config.oidc.iter().map(|provider| {
+        let help = "a provider that people can sign in with".to_owned();
+        [format!("oidc.{}", provider.name()), provider.shown(), provider.source.to_string(), help]
+    });
+    keys.chain(models).chain(lanes).chain(tiers).chain(oidc).collect()
 }
 
 /// Models that have a table: the one that is served without any is the key `model`.
@@ -86,7 +94,13 @@ fn json(config: &Config) -> serde_json::Value {
             "source": model.source.to_string(), "variable": null, "flag": null,
         })
     });
-    keys.chain(models).chain(lanes).chain(tiers).collect()
+    let oidc = config.oidc.iter().map(|provider| {
+        serde_json::json!({
+            "key": format!("oidc.{}", provider.name()), "value": provider.shown(),
+            "source": provider.source.to_string(), "variable": null, "flag": null,
+        })
+    });
+    keys.chain(models).chain(lanes).chain(tiers).chain(oidc).collect()
 }
 
 /// The password of an address is nobody's business who reads over a shoulder.

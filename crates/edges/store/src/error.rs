@@ -58,6 +58,9 @@ pub enum StoreError {
     /// Another user has this login.
     #[error("there is a user with this login already; choose another")]
     LoginTaken,
+    /// An identity of a provider stands for another user.
+    #[error("another user signs in with this account of the provider; unlink it there first")]
+    IdentityTaken,
     /// The change would leave the organisation without an owner who can sign in.
     #[error("this is the organisation's last owner; make another user owner first")]
     LastOwner,

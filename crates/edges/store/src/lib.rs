@@ -16,6 +16,7 @@
 
 mod db;
 mod error;
+mod external;
 mod ids;
 mod key_cache;
 mod keys;
@@ -31,6 +32,7 @@ mod usage;
 mod users;
 
 pub use error::{Result, StoreError};
+pub use external::{ExternalId, ExternalOutcome, ExternalSignIn, LinkedIdentity, MAX_IDENTITIES_PER_USER};
 pub use ids::{KeyId, OrgId, SessionId, UserId};
 pub use key_cache::KeyCacheLimits;
 pub use keys::{CreatedKey, KeyInfo, MAX_KEYS_PER_USER, NewKey};

@@ -16,6 +16,7 @@ use crate::error::{Result, StoreError};
 const STEPS: &[(i64, &str, &str)] = &[
     (1, "identity", include_str!("../migrations/0001_identity.sql")),
     (2, "usage", include_str!("../migrations/0002_usage.sql")),
+    (3, "identities", include_str!("../migrations/0003_identities.sql")),
 ];
 
 /// The newest version.

@@ -160,10 +160,7 @@ impl Store {
         )?;
         let hash = self.inner.passwords.hash(owner.password).await?;
         let mut tx = self.db.begin().await?;
-        // The row of `setup` is the race: the second writer waits for the first one's end and then changes nothing.
-        let first = "INSERT INTO setup (singleton, completed_at) VALUES (1, $1) ON CONFLICT DO NOTHING";
-        let is_first = tx.execute(first, args![now]).await? == 1;
-        if !is_first || tx.first("SELECT 1 AS one FROM users LIMIT 1", &[]).await?.is_some() {
+        if !claim_first(&mut tx, now).await? {
             return Ok(None);
         }
         match tx.first("SELECT id FROM orgs ORDER BY id LIMIT 1", &[]).await? {
@@ -365,11 +362,19 @@ pub(crate) fn fold_login(login: &str) -> String {
     login.trim().to_lowercase()
 }
 
-fn new_org(name: &str, now: i64) -> Result<Org> {
+/// Whether this transaction may make the first user. The row of `setup` is the race: the second writer waits for the
+/// first one's end and then changes nothing.
+pub(crate) async fn claim_first(tx: &mut Tx, now: i64) -> Result<bool> {
+    let first = "INSERT INTO setup (singleton, completed_at) VALUES (1, $1) ON CONFLICT DO NOTHING";
+    let is_first = tx.execute(first, args![now]).await? == 1;
+    Ok(is_first && tx.first("SELECT 1 AS one FROM users LIMIT 1", &[]).await?.is_none())
+}
+
+pub(crate) fn new_org(name: &str, now: i64) -> Result<Org> {
     Ok(Org { id: OrgId::random()?, name: field("the organisation's name", name)?, created_at: now })
 }
 
-fn new_user(new: &NewUser<'_>, now: i64) -> Result<User> {
+pub(crate) fn new_user(new: &NewUser<'_>, now: i64) -> Result<User> {
     let login = fold_login(&field("the login", new.login)?);
     if login.chars().any(char::is_whitespace) {
         return Err(StoreError::Invalid { what: "the login", rule: "may not have spaces in it" });
@@ -401,7 +406,7 @@ pub(crate) fn field(what: &'static str, text: &str) -> Result<String> {
     Err(StoreError::Invalid { what, rule })
 }
 
-fn user_of(row: &Row) -> Result<User> {
+pub(crate) fn user_of(row: &Row) -> Result<User> {
     Ok(User {
         id: UserId::new(row.get::<String>("id")?),
         org: OrgId::new(row.get::<String>("org_id")?),
@@ -427,14 +432,15 @@ async fn require_other_owner(tx: &mut Tx, user: &User) -> Result<()> {
     other.map(drop).ok_or(StoreError::LastOwner)
 }
 
-async fn insert_org(tx: &mut Tx, org: &Org) -> Result<()> {
+pub(crate) async fn insert_org(tx: &mut Tx, org: &Org) -> Result<()> {
     let sql = "INSERT INTO orgs (id, name, created_at) VALUES ($1, $2, $3)";
     tx.execute(sql, args![org.id.as_str(), &org.name, org.created_at]).await.map(drop)
 }
 
-async fn insert_user(tx: &mut Tx, user: &User, password: Option<&str>) -> Result<()> {
+/// A login that is taken leaves the transaction as it was: another may be tried.
+pub(crate) async fn insert_user(tx: &mut Tx, user: &User, password: Option<&str>) -> Result<()> {
     let sql = "INSERT INTO users (id, org_id, login, display_name, role, tier, disabled, password, created_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (login) DO NOTHING";
     let values = args![
         user.id.as_str(),
         user.org.as_str(),
@@ -447,10 +453,8 @@ async fn insert_user(tx: &mut Tx, user: &User, password: Option<&str>) -> Result
         user.created_at,
     ];
     match tx.execute(sql, values).await {
+        Ok(0) => Err(StoreError::LoginTaken),
         Ok(_) => Ok(()),
-        Err(StoreError::Database(sqlx::Error::Database(error))) if error.is_unique_violation() => {
-            Err(StoreError::LoginTaken)
-        }
         Err(StoreError::Database(sqlx::Error::Database(error))) if error.is_foreign_key_violation() => {
             Err(StoreError::Missing("organisation"))
         }

@@ -22,7 +22,7 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
     Key { name, flag, default, help }
 }
 
-/// Every key that has one value; `[[lanes]]` and `[[tiers]]` are lists.
+/// Every key that has one value; `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]` are lists.
 pub(crate) const KEYS: [Key; 26] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key("server.host", "--host", "127.0.0.1", "address to listen on"),

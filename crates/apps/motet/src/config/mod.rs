@@ -3,12 +3,13 @@
 //! [`RawConfig`] is text with its origin: the TOML file, `MOTET_…` variables and flags, the later
 //! overriding the earlier. [`Config`] is checked and typed, with defaults filled in, and still knows
 //! where each value came from. Every key is declared once, in [`KEYS`], but
-//! for `[[models]]`, `[[lanes]]` and `[[tiers]]`, which are lists.
+//! for `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]`, which are lists.
 
 mod keys;
 mod lanes;
 mod memory;
 mod models;
+mod oidc;
 mod raw;
 mod resolved;
 mod tables;

@@ -14,6 +14,7 @@ use super::{
     keys::{self, Key},
     lanes::LANES,
     models::MODELS,
+    oidc::{self, OIDC},
     tables::{self, RawTable},
     tiers::TIERS,
 };
@@ -72,6 +73,8 @@ pub(crate) struct RawConfig {
     pub(crate) lanes: Vec<RawTable>,
     /// The `[[tiers]]` of the file.
     pub(crate) tiers: Vec<RawTable>,
+    /// The `[[oidc]]` of the file.
+    pub(crate) oidc: Vec<RawTable>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
     /// `MOTET_…` variables that are no keys, in words.
@@ -114,7 +117,9 @@ impl RawConfig {
                 self.set(key, text.clone(), Source::Variable(name));
             }
         }
-        for name in variables.keys().filter(|name| name.starts_with("MOTET_")) {
+        let secrets: Vec<String> = self.oidc.iter().filter_map(oidc::secret_variable).collect();
+        let is_ours = |name: &&String| name.starts_with("MOTET_") && !secrets.contains(name);
+        for name in variables.keys().filter(is_ours) {
             // A warning only: an orchestrator may set variables with this prefix for its own reasons.
             if let Err(similar) = keys::check_variable(name) {
                 let hint = similar.map_or_else(String::new, |similar| format!("; did you mean {similar}?"));
@@ -150,13 +155,19 @@ impl RawConfig {
             let at = at(e.span().map_or(0, |span| span.start));
             ConfigError(format!("{at}: not TOML: {}", e.message()))
         })?;
-        let lists = [(&MODELS, &mut self.models), (&LANES, &mut self.lanes), (&TIERS, &mut self.tiers)];
+        let lists = [
+            (&MODELS, &mut self.models),
+            (&LANES, &mut self.lanes),
+            (&TIERS, &mut self.tiers),
+            (&OIDC, &mut self.oidc),
+        ];
         for (list, read) in lists {
             if let Some(value) = table.get_ref().get(list.name) {
                 *read = tables::read(list, value, &at)?;
             }
         }
-        let is_list = |entry: &Entry| [MODELS.name, LANES.name, TIERS.name].contains(&entry.name.as_str());
+        let lists = [MODELS.name, LANES.name, TIERS.name, OIDC.name];
+        let is_list = |entry: &Entry| lists.contains(&entry.name.as_str());
         for entry in flatten("", table.get_ref()).into_iter().filter(|entry| !is_list(entry)) {
             let source = at(entry.offset);
             let Some(key) = keys::find(&entry.name) else {

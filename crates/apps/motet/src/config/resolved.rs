@@ -11,6 +11,7 @@ use super::{
     lanes::{self, Lane},
     memory::{self, KvMemory},
     models::{self, ModelSettings},
+    oidc::{self, SignInProvider},
     raw::Source,
     tiers::{self, Tier},
     values,
@@ -35,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) lanes: Vec<Lane>,
     /// At least one; the first is for accounts whose tier is none of them.
     pub(crate) tiers: Vec<Tier>,
+    /// Providers that people can sign in with.
+    pub(crate) oidc: Vec<SignInProvider>,
     /// Every key in the order of [`KEYS`], for `config check`.
     pub(crate) settings: Vec<Setting>,
 }
@@ -131,6 +134,7 @@ impl Config {
         };
         let lanes = lanes::resolve(&raw.lanes)?;
         let mut tiers = tiers::resolve(&raw.tiers, &lanes)?;
+        let oidc = oidc::resolve(&raw.oidc, &tiers)?;
         let engine = engine(&mut reader, &lanes)?;
         let models = reader.models(&named, &engine)?;
         tiers
@@ -172,6 +176,7 @@ impl Config {
             accounts,
             lanes,
             tiers,
+            oidc,
             settings,
         })
     }

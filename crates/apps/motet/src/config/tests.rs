@@ -242,6 +242,95 @@ fn mistakes_in_engine_keys_name_the_key() {
     assert!(error.contains("engine.prefix_cache = off") && error.contains("engine.cache_spill"), "{error}");
 }
 
+const CORP: &str = "[[oidc]]\nname = \"corp\"\nissuer = \"https://login.example.org\"\nclient_id = \"motet\"\n\
+                    redirect_url = \"https://chat.example.org/api/oidc/corp/callback\"\n";
+
+#[test]
+fn providers_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "s3cret\n").unwrap();
+    let file = format!(
+        "[[tiers]]\nname = \"free\"\n[[tiers]]\nname = \"pro\"\n{CORP}client_secret_file = {secret:?}\n\
+         tiers = \"cn=a,ou=b=pro; staff = free\"\nallowed_domains = \"example.org, example.com\"\n\
+         required_group = \"chat\"\nfirst_owner_email = \"ann@example.org\"\nscopes = \"openid groups\"\n"
+    );
+    let (config, ..) = resolved(&file, &[], &[]).unwrap();
+    let [provider] = &config.oidc[..] else { panic!() };
+    let shown = format!(
+        "https://login.example.org, client motet, secret in {}, cn=a,ou=b has pro, staff has free, others have free, \
+         only @example.org @example.com, only the group chat, ann@example.org may be the first owner",
+        secret.display()
+    );
+    assert_eq!(provider.shown(), shown);
+    let read = provider.provider_config().unwrap();
+    assert_eq!((read.title.as_str(), read.scopes), ("corp", vec!["openid".to_owned(), "groups".to_owned()]));
+    assert_eq!(read.client_secret.unwrap().expose(), "s3cret");
+    fs::write(&secret, " \n").unwrap();
+    assert!(provider.provider_config().unwrap_err().to_string().contains("its secret is empty"));
+    fs::write(&secret, "x".repeat(5000)).unwrap();
+    assert!(provider.provider_config().unwrap_err().to_string().contains("are no secret"));
+    let (config, ..) = resolved(&format!("{CORP}title = \"Corp Ltd\""), &[], &[]).unwrap();
+    let read = config.oidc[0].provider_config().unwrap();
+    assert_eq!((read.title.as_str(), read.default_tier.as_str()), ("Corp Ltd", "default"));
+    assert!(read.client_secret.is_none() && read.tiers.is_empty());
+}
+
+#[test]
+fn mistakes_in_providers_say_where_and_what_is_right() {
+    let check = |file: &str, expected: &str| assert_eq!(resolve(file, &[], &[]).unwrap_err(), expected);
+    check("[[oidc]]\nname = \"a\"", "config.toml:1: the provider \"a\" has no issuer; add oidc.issuer");
+    check("[[oidc]]\nissuer = \"a\"", "config.toml:1: a provider without a name; add oidc.name");
+    check(
+        &format!("{CORP}{CORP}"),
+        "config.toml:6: there are two providers of the name \"corp\"; give each its own oidc.name",
+    );
+    check(
+        &CORP.replace("https://login", "http://login"),
+        "oidc.issuer = \"http://login.example.org\" (from config.toml:3): is not https; plain http is for providers on \
+         this machine only",
+    );
+    let value = |line: &str, expected: &str| check(&format!("{CORP}{line}"), expected);
+    value("tier = \"x\"", "config.toml:6: unknown key oidc.tier; did you mean oidc.tiers?");
+    value(
+        "client_secret = \"x\"",
+        "config.toml:6: unknown key oidc.client_secret; did you mean oidc.client_secret_env?",
+    );
+    value(
+        "tiers = \"staff=gold\"",
+        "oidc.tiers = \"staff=gold\" (from config.toml:6): no such tier \"gold\"; there are default",
+    );
+    value(
+        "tiers = \"staff\"",
+        "oidc.tiers = \"staff\" (from config.toml:6): not a list of groups and tiers; write such as admins=pro; staff=free",
+    );
+    value(
+        "default_tier = \"x\"",
+        "oidc.default_tier = \"x\" (from config.toml:6): no such tier \"x\"; there are default",
+    );
+    value(
+        "client_secret_file = \"secret\"",
+        "oidc.client_secret_file = \"secret\" (from config.toml:6): not a file; write an absolute path, such as \
+         /run/secrets/oidc",
+    );
+    value(
+        "client_secret_file = \"/s\"\nclient_secret_env = \"S\"",
+        "config.toml:1: the secret can't be in both oidc.client_secret_env and oidc.client_secret_file; leave one of them \
+         out",
+    );
+    value(
+        "allowed_domains = \"@example.org\"",
+        "oidc.allowed_domains = \"@example.org\" (from config.toml:6): has a domain that is none; write such as \
+         example.org, without @ and *",
+    );
+    let variable = format!("{CORP}client_secret_env = \"MOTET_TEST_NO_SUCH_SECRET\"");
+    let variables = [("MOTET_TEST_NO_SUCH_SECRET", "s3cret")];
+    assert_eq!(resolve(&variable, &variables, &[]).unwrap(), "", "it is no mistaken setting");
+    let (config, ..) = resolved(&variable, &[], &[]).unwrap();
+    let error = config.oidc[0].provider_config().unwrap_err().to_string();
+    assert!(error.ends_with("the variable MOTET_TEST_NO_SUCH_SECRET for its secret is not set"), "{error}");
+}
+
 #[test]
 fn unknown_variables_are_warned_about() {
     let check = |name: &str, expected: &str| assert_eq!(resolve("", &[(name, "1")], &[]).unwrap(), expected);

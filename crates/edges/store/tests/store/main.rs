@@ -7,6 +7,7 @@
 
 mod backends;
 mod crash;
+mod external;
 mod identity;
 mod keys;
 mod postgres;
@@ -46,6 +47,10 @@ contracts! {
     identity::fields_are_checked,
     identity::an_organisation_keeps_an_owner,
     identity::passwords_are_checked_and_hashed_anew,
+    external::whoever_comes_first_does_not_own_the_server,
+    external::an_identity_stands_for_one_user,
+    external::an_account_follows_the_provider,
+    external::identities_are_linked_and_unlinked,
     keys::a_key_stands_for_its_user_until_revoked,
     keys::changes_of_the_user_count_at_once,
     keys::keys_of_others_are_out_of_reach,
@@ -63,6 +68,7 @@ contracts! {
     usage::what_the_database_missed_is_written_later,
     usage::concurrent_writers_do_not_stop_each_other,
     upgrade::a_database_of_the_first_version_opens_and_works,
+    upgrade::a_database_of_the_second_version_opens_and_works,
     upgrade::a_newer_or_changed_database_is_refused,
     upgrade::programs_that_start_together_all_open_it,
 }

@@ -1,8 +1,8 @@
 //! Databases of earlier versions.
 //!
-//! `fixtures/v1.*.sql` are databases of the program that had the first step only, as SQL. They were made by it, with
-//! `cargo test -p motet-store --test store make_fixtures -- --ignored`. Before a step is added, the same command keeps what
-//! this program makes, and `VERSION` goes on. A fixture that is there never changes.
+//! `fixtures/v1.*.sql` are databases of the program that had the first step only, `v2` those of the one that had two, as
+//! SQL. They were made by these, with `cargo test -p motet-store --test store make_fixtures -- --ignored`. Before a step is
+//! added, the same command keeps what this program makes, and `VERSION` goes on. A fixture that is there never changes.
 
 use std::process::Command;
 
@@ -15,14 +15,26 @@ use crate::{
 };
 
 /// The version this program makes.
-const VERSION: &str = "v2";
+const VERSION: &str = "v3";
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/store/fixtures");
 
 const V1_SQLITE: &str = include_str!("fixtures/v1.sqlite.sql");
 const V1_POSTGRES: &str = include_str!("fixtures/v1.postgres.sql");
+const V2_SQLITE: &str = include_str!("fixtures/v2.sqlite.sql");
+const V2_POSTGRES: &str = include_str!("fixtures/v2.postgres.sql");
 
 pub(crate) async fn a_database_of_the_first_version_opens_and_works(database: Database) {
     let fixture = if database.is_postgres() { V1_POSTGRES } else { V1_SQLITE };
+    opens_and_works(database, fixture, 0).await;
+}
+
+pub(crate) async fn a_database_of_the_second_version_opens_and_works(database: Database) {
+    let fixture = if database.is_postgres() { V2_POSTGRES } else { V2_SQLITE };
+    opens_and_works(database, fixture, 250).await;
+}
+
+/// `spent`: what is on record in the fixture.
+async fn opens_and_works(database: Database, fixture: &str, spent: i64) {
     // Lines that begin with a backslash are for PostgreSQL's own client.
     let sql: Vec<&str> = fixture.lines().filter(|line| !line.starts_with('\\')).collect();
     database.raw(&sql.join("\n")).await;
@@ -38,7 +50,10 @@ pub(crate) async fn a_database_of_the_first_version_opens_and_works(database: Da
     let mut event = crate::usage::event("e", 0);
     (event.org, event.user) = (ada.org.clone(), ada.id.clone());
     store.insert_usage(&[event]).await.unwrap();
-    assert_eq!(store.month_spend(Owner::User(&ada.org, &ada.id), 0).await.unwrap(), 250);
+    assert_eq!(store.month_spend(Owner::User(&ada.org, &ada.id), 0).await.unwrap(), spent + 250);
+    let sign_in = crate::external::sign_in("1");
+    store.link_identity(&ada.id, sign_in.id, 9_000).await.unwrap();
+    assert_eq!(store.user_by_identity(sign_in.id).await.unwrap().unwrap().id, ada.id);
 }
 
 /// A secret from the fixture's first lines.
@@ -127,6 +142,9 @@ async fn fill(database: &Database) -> String {
     let key = store.create_key(&key, 3_000).await.unwrap();
     let session = NewSession { user: &ada.id, user_agent: "Browser/1.0", address: "192.0.2.1" };
     let session = store.create_session(&session, 4_000).await.unwrap();
+    let mut event = crate::usage::event("before", 0);
+    (event.org, event.user) = (ada.org.clone(), ada.id.clone());
+    store.insert_usage(&[event]).await.unwrap();
     store.close().await;
     let (key, token, csrf) = (key.secret.expose(), session.token.expose(), session.csrf.expose());
     format!("-- key: {key}\n-- token: {token}\n-- csrf: {csrf}\n")
