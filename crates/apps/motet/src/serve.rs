@@ -4,12 +4,15 @@ use std::{
 };
 
 use motet_engine::{Engine, LaneConfig, LaneKind};
-use motet_gateway::{Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ServedModel};
+use motet_gateway::{
+    Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, Routes, SHUTDOWN_GRACE, ServedModel,
+};
 use motet_model::KvFormat;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
     accounts::Door,
+    batches,
     config::{Auth, Config, human_bytes, thousands},
     failure::Failure,
     generate::warm,
@@ -38,13 +41,17 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     say(&format!("Motet listens on http://{address} and loads {}", config.model));
 
     let lanes = lanes(&config.engine.sched.lanes);
+    let batches = batches::of(config, door.as_deref());
+    let run_as = batches::run_as(door.as_ref());
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key is what a foreign page does not have; without keys the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
     let gateway = Gateway::new(GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() });
     let engine = EngineSlot::default();
     let limits = ConnectionLimits::default();
-    let serving = motet_gateway::serve(listener, gateway.router(), limits, drained(engine.clone()));
+    let router = gateway.router_with(Routes { for_callers: batches.routes(), ..Routes::default() });
+    let (stopping, is_stopping) = oneshot::channel();
+    let serving = motet_gateway::serve(listener, router, limits, drained(engine.clone(), stopping));
     tokio::pin!(serving);
     let model = load_into(&gateway, config, address, &engine);
     tokio::pin!(model);
@@ -53,7 +60,14 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
         ended = &mut serving => return ended.map_err(Failure::runtime),
         loaded = &mut model => loaded?,
     };
-    serving.await.map_err(Failure::runtime)
+    let runner = batches.start(gateway.inner_router(), run_as);
+    let running = async {
+        // It ends when the shutdown begins or the server fails: both drop the other end.
+        let _: Result<(), _> = is_stopping.await;
+        runner.close(SHUTDOWN_GRACE).await;
+    };
+    let (served, ()) = tokio::join!(serving, running);
+    served.map_err(Failure::runtime)
 }
 
 /// Requests go to the first lane, and those that can wait to the first background lane.
@@ -66,9 +80,10 @@ fn lanes(lanes: &[LaneConfig]) -> Lanes {
 type EngineSlot = Arc<OnceLock<Arc<Engine>>>;
 
 /// Completes when a shutdown was asked for and the engine takes no more: a request on a connection that
-/// is still open would only prolong the end.
-async fn drained(engine: EngineSlot) {
+/// is still open would only prolong the end. Batches stop with it.
+async fn drained(engine: EngineSlot, stopping: oneshot::Sender<()>) {
     shutdown_asked().await;
+    drop(stopping);
     if let Some(engine) = engine.get() {
         engine.drain();
     }

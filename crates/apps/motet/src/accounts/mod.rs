@@ -33,8 +33,13 @@ fn now() -> i64 {
 
 /// Opens the configured database; a file is made where there is none.
 async fn open(config: &Config) -> Result<Store, Failure> {
-    let url = match &config.accounts.store {
-        Some(url) => url.clone(),
+    open_at(config.accounts.store.as_deref()).await
+}
+
+/// Opens the database of this address, or the usual one.
+pub(crate) async fn open_at(url: Option<&str>) -> Result<Store, Failure> {
+    let url = match url {
+        Some(url) => url.to_owned(),
         None => {
             let folder = data_folder()?;
             std::fs::create_dir_all(&folder).map_err(|e| {
@@ -50,7 +55,7 @@ async fn open(config: &Config) -> Result<Store, Failure> {
 }
 
 /// `motet` in the user's data folder.
-fn data_folder() -> Result<PathBuf, Failure> {
+pub(crate) fn data_folder() -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
     let home = home.ok_or_else(|| {
