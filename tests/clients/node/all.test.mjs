@@ -2,3 +2,4 @@
 import "./chat.mjs";
 import "./completions.mjs";
 import "./errors.mjs";
+import "./batches.mjs";
