@@ -41,16 +41,15 @@ pub(crate) enum Answer {
 }
 
 /// Where lines are sent, and as whom.
-#[derive(Clone, Copy)]
-pub(crate) struct Sender<'a> {
-    pub(crate) inner: &'a Router,
-    pub(crate) run_as: &'a dyn RunAs,
-    pub(crate) owner: &'a DataOwner,
-    pub(crate) key: Option<&'a KeyId>,
-    pub(crate) endpoint: &'a str,
+pub(crate) struct Sender {
+    pub(crate) inner: Router,
+    pub(crate) run_as: Arc<dyn RunAs>,
+    pub(crate) owner: DataOwner,
+    pub(crate) key: Option<KeyId>,
+    pub(crate) endpoint: String,
 }
 
-impl Sender<'_> {
+impl Sender {
     /// Sends a line and waits for its answer.
     pub(crate) async fn send(&self, ask: Ask) -> Answer {
         let Ask { custom_id, mut body } = ask;
@@ -60,7 +59,7 @@ impl Sender<'_> {
                 error::body(message, "invalid_request_error", "invalid_value", Some("stream".to_owned()));
             return refused(&custom_id, StatusCode::BAD_REQUEST, &error);
         }
-        let caller = match self.run_as.caller(self.owner, self.key).await {
+        let caller = match self.run_as.caller(&self.owner, self.key.as_ref()).await {
             Ok(caller) if caller.scopes.inference && caller.scopes.batches => caller,
             Ok(_) => {
                 let message = "the key of this batch may no longer use models and batches".to_owned();
@@ -75,7 +74,7 @@ impl Sender<'_> {
             }
         };
         body.insert("service_tier".to_owned(), "flex".into());
-        let request = Request::post(self.endpoint)
+        let request = Request::post(&self.endpoint)
             .header(header::CONTENT_TYPE, "application/json")
             .extension(caller)
             .body(Body::from(Value::Object(body).to_string()));

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use motet_store::{Batch, BatchCounts, BatchEnd, BatchStatus, FileId, FileInfo, Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::answers::{Answers, Kind};
@@ -38,7 +38,7 @@ pub(crate) struct Run<'a> {
     pub(crate) config: &'a BatchConfig,
     pub(crate) store: &'a Store,
     pub(crate) disk: &'a Disk,
-    pub(crate) sender: Sender<'a>,
+    pub(crate) sender: Arc<Sender>,
     pub(crate) batch: &'a Batch,
     /// One permit for each line that is sent, shared with the other runs, who take turns.
     pub(crate) permits: &'a Arc<Semaphore>,
@@ -77,7 +77,9 @@ struct Pause {
     refusals: u32,
 }
 
-type InFlight<'a> = FuturesUnordered<BoxFuture<'a, (usize, Result<Answer, RunError>)>>;
+/// Lines in flight: tasks, so that they go on while the run waits for the database, whose connections they may hold. They
+/// end when this is dropped.
+type InFlight = JoinSet<(usize, Result<Answer, RunError>)>;
 
 impl Run<'_> {
     /// Takes the batch to its end, or as far as it comes before the process ends.
@@ -150,9 +152,8 @@ impl Run<'_> {
 
     /// Sends what is not answered, until there is a reason to stop.
     async fn send_all(&mut self, work: &mut Work) -> Result<Over, RunError> {
-        // It holds what is borrowed from the run, so it does not borrow the receivers.
-        let (sender, permits) = (self.sender, Arc::clone(self.permits));
-        let mut in_flight: InFlight<'_> = FuturesUnordered::new();
+        let permits = Arc::clone(self.permits);
+        let mut in_flight = InFlight::new();
         let mut turn: Option<BoxFuture<'_, Option<OwnedSemaphorePermit>>> = None;
         let mut pause = Pause { until: None, refusals: 0 };
         let mut progress = interval(self.config.progress);
@@ -175,7 +176,8 @@ impl Run<'_> {
                 turn = Some(Box::pin(async move { permits.acquire_owned().await.ok() }));
             }
             tokio::select! {
-                Some((at, answer)) = in_flight.next(), if !in_flight.is_empty() => {
+                Some(ended) = in_flight.join_next(), if !in_flight.is_empty() => {
+                    let (at, answer) = ended?;
                     work.take(at, answer?, &mut pause, self.config)?;
                     if work.answers.is_due() {
                         work.answers.sync().await?;
@@ -185,7 +187,7 @@ impl Run<'_> {
                     turn = None;
                     if let Some(at) = work.to_send.pop() {
                         work.sent.push(at);
-                        in_flight.push(Box::pin(send(work.entry(at), at, sender, permit)));
+                        in_flight.spawn(send(work.entry(at), at, Arc::clone(&self.sender), permit));
                     }
                 }
                 () = sleep_until(pause.until.unwrap_or_else(Instant::now)), if pause.until.is_some() => {
@@ -343,10 +345,10 @@ async fn ready<T>(future: &mut Option<BoxFuture<'_, Option<T>>>) -> Option<T> {
 async fn send(
     (input, entry): (PathBuf, Entry),
     at: usize,
-    sender: Sender<'_>,
+    sender: Arc<Sender>,
     _permit: Option<OwnedSemaphorePermit>,
 ) -> (usize, Result<Answer, RunError>) {
-    let endpoint = sender.endpoint.to_owned();
+    let endpoint = sender.endpoint.clone();
     let read = tokio::task::spawn_blocking(move || read_ask(&input, entry, &endpoint)).await;
     let answer = match read {
         Ok(Ok(ask)) => Ok(sender.send(ask).await),

@@ -5,10 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use motet_store::{Batch, BatchId, DataOwner};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::error::ApiError;
@@ -51,7 +50,8 @@ struct Work {
     swept: Option<Instant>,
 }
 
-type Runs = FuturesUnordered<BoxFuture<'static, (BatchId, Result<(), RunError>)>>;
+/// Tasks, so that they go on while this one waits for the database. They end when this is dropped.
+type Runs = JoinSet<(BatchId, Result<(), RunError>)>;
 
 impl Batches {
     /// Starts to run batches: those that were not finished when the process ended, too. `inner` are the routes of
@@ -104,13 +104,11 @@ impl Work {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !*self.stopping.borrow() {
             tokio::select! {
-                Some((id, outcome)) = self.runs.next(), if !self.runs.is_empty() => {
-                    self.running.remove(&id);
-                    if let Err(error) = outcome {
-                        tracing::warn!(%error, batch = %id, "a batch can't go on now; it is tried again");
-                        self.resting.insert(id, Instant::now() + REST);
-                    }
-                }
+                Some(ended) = self.runs.join_next(), if !self.runs.is_empty() => match ended {
+                    Ok((id, outcome)) => self.note_end(id, outcome),
+                    // It would panic again: its batch waits for another program.
+                    Err(error) => tracing::error!(%error, "a batch's run ended early"),
+                },
                 _ = look.tick() => {}
                 // Both senders live as long as this does: one is the service's, one the runner's.
                 _ = changed.changed() => {}
@@ -122,7 +120,15 @@ impl Work {
             }
         }
         // Runs end by themselves when they see that nothing more is to be sent.
-        while self.runs.next().await.is_some() {}
+        while self.runs.join_next().await.is_some() {}
+    }
+
+    fn note_end(&mut self, id: BatchId, outcome: Result<(), RunError>) {
+        self.running.remove(&id);
+        if let Err(error) = outcome {
+            tracing::warn!(%error, batch = %id, "a batch can't go on now; it is tried again");
+            self.resting.insert(id, Instant::now() + REST);
+        }
     }
 
     /// The right to run, when no other process has it. A folder that is not there has no batches.
@@ -150,7 +156,7 @@ impl Work {
         let free = self.place.service.config.batches_at_once.saturating_sub(self.running.len());
         for batch in choose(waiting, &self.running, &self.resting, free) {
             self.running.insert(batch.id.clone(), batch.owner.clone());
-            self.runs.push(self.place.begin(batch, lock));
+            self.runs.spawn(self.place.begin(batch, lock));
         }
     }
 
@@ -180,13 +186,13 @@ impl Place {
         let (changed, stopping) = (service.changed.subscribe(), self.stopping.clone());
         Box::pin(async move {
             let Ok(store) = service.store().await else { return (batch.id, Ok(())) };
-            let sender = Sender {
-                inner: &inner,
-                run_as: &*run_as,
-                owner: &batch.owner,
-                key: batch.key.as_ref(),
-                endpoint: &batch.endpoint,
-            };
+            let sender = Arc::new(Sender {
+                inner,
+                run_as,
+                owner: batch.owner.clone(),
+                key: batch.key.clone(),
+                endpoint: batch.endpoint.clone(),
+            });
             let (config, disk) = (&service.config, &service.disk);
             let (batch, permits, lock) = (&batch, &permits, &lock);
             let run = Run { config, store, disk, sender, batch, permits, lock, changed, stopping };
