@@ -183,7 +183,7 @@ pub(crate) async fn files_go_when_their_time_or_their_user_has_gone(database: Da
         ids
     };
     assert_eq!(to_drop(49).await, []);
-    assert_eq!(to_drop(50).await, [passing.id.clone()]);
+    assert_eq!(to_drop(50).await, std::slice::from_ref(&passing.id));
     store.delete_user(&ada.org, &bob.id).await.unwrap();
     let mut both = [passing.id.clone(), left.id.clone()];
     both.sort();
