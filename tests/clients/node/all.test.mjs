@@ -3,3 +3,4 @@ import "./chat.mjs";
 import "./completions.mjs";
 import "./errors.mjs";
 import "./ai.mjs";
+import "./batches.mjs";

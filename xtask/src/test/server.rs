@@ -26,12 +26,16 @@ impl Server {
     /// Starts the server on a free port of this machine with the default model and waits until it is ready.
     pub(crate) fn start() -> Result<Self> {
         let run = paths::target().join("client-tests");
-        let config = run.join("config");
+        let (config, data) = (run.join("config"), run.join("data"));
         fs::create_dir_all(&config)?;
+        if data.exists() {
+            // Files of the last time.
+            fs::remove_dir_all(&data)?;
+        }
         let port = free_port()?;
         let mut command = sh::command(paths::target().join("debug/motet"));
         command.args(["serve", "--host", "127.0.0.1", "--port", &port.to_string()]);
-        without_user_settings(&mut command).env("XDG_CONFIG_HOME", config);
+        without_user_settings(&mut command).env("XDG_CONFIG_HOME", config).env("XDG_DATA_HOME", data);
         Self::launch(&mut command, port, run.join("motet.log"))
     }
 

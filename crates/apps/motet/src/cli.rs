@@ -220,6 +220,21 @@ pub(crate) struct ListenArgs {
     quota_redis: Option<String>,
 }
 
+/// What files and batches may use.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Files and batches of requests")]
+pub(crate) struct FileArgs {
+    /// Most bytes of files that an organisation may keep [default: 10GiB]
+    #[arg(long, value_name = "SIZE")]
+    files_max: Option<String>,
+    /// Most lines of batches that are computed at once [default: 8]
+    #[arg(long, value_name = "N")]
+    batch_lines: Option<String>,
+    /// How long the answers of a batch are kept [default: 720h]
+    #[arg(long, value_name = "TIME")]
+    keep_output: Option<String>,
+}
+
 /// `motet serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -232,6 +247,8 @@ pub(crate) struct ServeArgs {
     no_auth: bool,
     #[command(flatten)]
     batch: BatchArgs,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 /// `motet chat`.
@@ -311,6 +328,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     batch: BatchArgs,
     #[command(flatten)]
+    files: FileArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
 }
 
@@ -324,6 +343,7 @@ impl Cli {
                 all.extend(args.listen.flags());
                 all.extend(args.engine.flags());
                 all.extend(args.batch.flags());
+                all.extend(args.files.flags());
             }
             Command::Chat(args) => {
                 all.extend(args.engine.flags());
@@ -337,6 +357,7 @@ impl Cli {
                 all.extend(args.listen.flags());
                 all.extend(args.engine.flags());
                 all.extend(args.batch.flags());
+                all.extend(args.files.flags());
                 all.extend(args.sampling.flags());
             }
             Command::Bench(command) => all.extend(command.flags()),
@@ -391,6 +412,16 @@ impl BatchArgs {
             ("engine.cache_spill", &self.cache_spill),
             ("engine.cache_spill_folder", &self.cache_spill_folder),
             ("engine.cache_spill_age", &self.cache_spill_age),
+        ]
+    }
+}
+
+impl FileArgs {
+    fn flags(&self) -> [Flag<'_>; 3] {
+        [
+            ("files.max_bytes", &self.files_max),
+            ("files.batch_lines", &self.batch_lines),
+            ("files.keep_output", &self.keep_output),
         ]
     }
 }

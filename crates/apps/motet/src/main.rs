@@ -5,6 +5,7 @@
 //! standard error and an exit code.
 
 mod accounts;
+mod batches;
 mod bench;
 mod chat;
 mod cli;

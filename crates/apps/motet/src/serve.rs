@@ -6,12 +6,15 @@ use std::{
 };
 
 use motet_engine::{Engine, LaneConfig, LaneKind};
-use motet_gateway::{Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ModelCard, ServedModel};
+use motet_gateway::{
+    Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ModelCard, SHUTDOWN_GRACE, ServedModel,
+};
 use motet_model::KvFormat;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
     accounts::{Door, data_folder},
+    batches,
     config::{Auth, Config, KvMemory, ModelSettings, available_memory, human_bytes, thousands},
     failure::Failure,
     generate::warm,
@@ -45,10 +48,13 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     say(&format!("Motet listens on http://{address} and loads {}", models.join(", ")));
 
     let lanes = lanes(&config.engine.sched.lanes);
-    let routes = door.as_ref().map(|door| door.routes()).unwrap_or_default();
+    let mut routes = door.as_ref().map(|door| door.routes()).unwrap_or_default();
     if let Some(door) = &door {
         invite(door, config, address).await?;
     }
+    let batches = batches::of(config, door.as_deref());
+    let run_as = batches::run_as(door.as_ref());
+    routes.for_callers = routes.for_callers.merge(batches.routes());
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key or a token is what a foreign page does not have; without accounts the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
@@ -56,8 +62,9 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     let gateway = Gateway::with_models(gateway_config, config.models.iter().map(card).collect());
     let engines = Engines::default();
     let limits = ConnectionLimits::default();
-    let serving =
-        motet_gateway::serve(listener, gateway.router_with(routes), limits, drained(engines.clone()));
+    let (stopping, is_stopping) = oneshot::channel();
+    let shutdown = drained(engines.clone(), stopping);
+    let serving = motet_gateway::serve(listener, gateway.router_with(routes), limits, shutdown);
     tokio::pin!(serving);
     let models = load_all(&gateway, config, address, &engines);
     tokio::pin!(models);
@@ -66,7 +73,14 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
         ended = &mut serving => return ended.map_err(Failure::runtime),
         loaded = &mut models => loaded?,
     };
-    serving.await.map_err(Failure::runtime)
+    let runner = batches.start(gateway.inner_router(), run_as);
+    let running = async {
+        // It ends when the shutdown begins or the server fails: both drop the other end.
+        let _: Result<(), _> = is_stopping.await;
+        runner.close(SHUTDOWN_GRACE).await;
+    };
+    let (served, ()) = tokio::join!(serving, running);
+    served.map_err(Failure::runtime)
 }
 
 /// Requests go to the first lane, and those that can wait to the first background lane.
@@ -79,9 +93,10 @@ fn lanes(lanes: &[LaneConfig]) -> Lanes {
 type Engines = Arc<Mutex<Vec<Arc<Engine>>>>;
 
 /// Completes when a shutdown was asked for and no engine takes more: a request on a connection that
-/// is still open would only prolong the end.
-async fn drained(engines: Engines) {
+/// is still open would only prolong the end. Batches stop with it.
+async fn drained(engines: Engines, stopping: oneshot::Sender<()>) {
     shutdown_asked().await;
+    drop(stopping);
     engines.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|engine| engine.drain());
 }
 

@@ -101,6 +101,8 @@ pub struct Account {
 pub struct Scopes {
     /// Replies of models, and their list.
     pub inference: bool,
+    /// Files and batches.
+    pub batches: bool,
     /// Metrics and other people's usage.
     pub admin: bool,
 }
@@ -108,7 +110,7 @@ pub struct Scopes {
 impl Default for Scopes {
     /// Everything: without accounts there is nobody to keep from anything.
     fn default() -> Self {
-        Self { inference: true, admin: true }
+        Self { inference: true, batches: true, admin: true }
     }
 }
 

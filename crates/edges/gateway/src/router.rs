@@ -39,8 +39,7 @@ impl Gateway {
         let for_callers = Router::new()
             .route("/v1/models", get(health::models))
             .route("/v1/models/{*id}", get(health::model))
-            .route("/v1/chat/completions", post(handlers::chat))
-            .route("/v1/completions", post(handlers::completions))
+            .merge(inference())
             .merge(more.for_callers.with_state(()))
             .route_layer(from_fn_with_state(Arc::clone(self), access::identify));
         Router::new()
@@ -58,6 +57,25 @@ impl Gateway {
             .layer(from_fn_with_state(Arc::clone(self), observe))
             .with_state(Arc::clone(self))
     }
+
+    /// The routes of models for requests that come from inside the server: whoever sends them has found out for whom,
+    /// and puts that `Arc<`[`Caller`](crate::Caller)`>` among the request's extensions. They are counted and charged
+    /// like others. Never serve it: it asks nobody for a key.
+    pub fn inner_router(self: &Arc<Self>) -> Router {
+        inference()
+            .method_not_allowed_fallback(method_not_allowed)
+            .fallback(page)
+            .layer(CatchPanicLayer::custom(on_panic))
+            .layer(from_fn_with_state(Arc::clone(self), observe))
+            .with_state(Arc::clone(self))
+    }
+}
+
+/// What models compute: the same for requests from outside and from inside.
+fn inference() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/v1/chat/completions", post(handlers::chat))
+        .route("/v1/completions", post(handlers::completions))
 }
 
 /// The OpenAPI document of all routes, as it is sent.

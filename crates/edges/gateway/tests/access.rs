@@ -96,8 +96,10 @@ fn start(fake: &Arc<Fake>, door: Door) -> (Arc<Door>, Router) {
 
 fn door() -> Door {
     let caller = Caller { tenant: "lab".into(), user: 7, ..Caller::default() };
-    let program = Caller { scopes: Scopes { inference: true, admin: false }, ..caller.clone() };
-    let scraper = Caller { scopes: Scopes { inference: false, admin: true }, ..caller.clone() };
+    let program =
+        Caller { scopes: Scopes { inference: true, batches: false, admin: false }, ..caller.clone() };
+    let scraper =
+        Caller { scopes: Scopes { inference: false, batches: false, admin: true }, ..caller.clone() };
     let small = Caller { max_context: Some(40), max_output: Some(3), ..caller.clone() };
     let other = Caller { models: Some(vec!["lab/other".into()]), ..caller.clone() };
     let callers =

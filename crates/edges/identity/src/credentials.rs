@@ -171,7 +171,7 @@ impl Who {
     pub(crate) fn session(&self) -> Option<&SessionId> {
         match &self.principal.credential {
             Credential::Session(id) => Some(id),
-            Credential::Key(_) => None,
+            Credential::Key(_) | Credential::Earlier => None,
         }
     }
 

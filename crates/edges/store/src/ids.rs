@@ -1,7 +1,7 @@
 use crate::{error::Result, secret};
 
 /// 22 base62 characters hold 131 bits: two never meet.
-const RANDOM_CHARS: usize = 22;
+pub(crate) const RANDOM_CHARS: usize = 22;
 
 /// A type for one kind of row's id, so that kinds can't be confused.
 macro_rules! id {
@@ -55,4 +55,14 @@ id!(
     /// A session's row; not its token.
     SessionId,
     "sess_"
+);
+id!(
+    /// A file.
+    FileId,
+    "file-"
+);
+id!(
+    /// A batch.
+    BatchId,
+    "batch_"
 );

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Credential, KeyId, OrgId, Owner, Principal, Role, Scopes, Secret, Store, UserId,
+    Credential, DataOwner, KeyId, OrgId, Owner, Principal, Role, Scopes, Secret, Store, UserId,
     db::{Row, args},
     error::{Result, StoreError},
     key_cache::{Age, Known},
@@ -215,6 +215,40 @@ impl Store {
             credential: Credential::Key(id),
         };
         Ok(Some(Known { principal: Arc::new(principal), expires_at, read_at: now }))
+    }
+
+    /// Who an owner of earlier work is now: what was asked for with a key is done while that key works, anything else
+    /// while the user does. `None`: nothing may be done for them any more.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn standing(
+        &self,
+        owner: &DataOwner,
+        key: Option<&KeyId>,
+        now: i64,
+    ) -> Result<Option<Principal>> {
+        let of_key = "SELECT k.scopes, k.expires_at, u.role, u.tier FROM api_keys k JOIN users u ON u.id = k.user_id \
+                      WHERE u.org_id = $1 AND u.id = $2 AND u.disabled = 0 AND k.id = $3 AND k.revoked_at IS NULL";
+        let of_user = "SELECT role, tier FROM users WHERE org_id = $1 AND id = $2 AND disabled = 0";
+        let (org, user) = (owner.org.as_str(), owner.user.as_str());
+        let row = match key {
+            Some(key) => self.db.first(of_key, args![org, user, key.as_str()]).await?,
+            None => self.db.first(of_user, args![org, user]).await?,
+        };
+        let Some(row) = row else { return Ok(None) };
+        let (scopes, credential) = match key {
+            Some(key) => {
+                if row.get::<Option<i64>>("expires_at")?.is_some_and(|expires_at| now >= expires_at) {
+                    return Ok(None);
+                }
+                (Scopes::from_text(&row.get::<String>("scopes")?), Credential::Key(key.clone()))
+            }
+            None => (Scopes::all(), Credential::Earlier),
+        };
+        let (org, user) = (owner.org.clone(), owner.user.clone());
+        let (role, tier) = (Role::of(&row)?, row.get("tier")?);
+        Ok(Some(Principal { org, user, role, tier, scopes, credential }))
     }
 
     /// Stores when a key was used. A database that can be read but not written does not keep anybody out.

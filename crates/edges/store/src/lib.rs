@@ -1,4 +1,5 @@
-//! Who may ask and what was used: organisations, users, API keys, sessions and usage, in SQLite or PostgreSQL.
+//! Who may ask and what was used: organisations, users, API keys, sessions and usage, in SQLite or PostgreSQL; and which
+//! files and batches there are.
 //!
 //! [`Store::open`] takes an address, `sqlite:PATH` or `postgres://…`, and brings the database to the newest version. The
 //! same statements run on both (module `db` says how). [`UsageWriter`] stands between replies and the database: what it
@@ -14,9 +15,11 @@
 //!
 //! Locks are leaves: the key cache's, the journal's and the throttle's are never held across an await or together.
 
+mod batches;
 mod db;
 mod error;
 mod external;
+mod files;
 mod ids;
 mod key_cache;
 mod keys;
@@ -31,9 +34,11 @@ mod throttle;
 mod usage;
 mod users;
 
+pub use batches::{Batch, BatchBounds, BatchCounts, BatchEnd, BatchStatus, BatchTimes, NewBatch, Whose};
 pub use error::{Result, StoreError};
 pub use external::{ExternalId, ExternalOutcome, ExternalSignIn, LinkedIdentity, MAX_IDENTITIES_PER_USER};
-pub use ids::{KeyId, OrgId, SessionId, UserId};
+pub use files::{DataOwner, Deleted, FileBounds, FileInfo, Order, Page};
+pub use ids::{BatchId, FileId, KeyId, OrgId, SessionId, UserId};
 pub use key_cache::KeyCacheLimits;
 pub use keys::{CreatedKey, KeyInfo, MAX_KEYS_PER_USER, NewKey};
 pub use password::{MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARS, PasswordCost};

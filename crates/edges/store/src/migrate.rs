@@ -17,6 +17,7 @@ const STEPS: &[(i64, &str, &str)] = &[
     (1, "identity", include_str!("../migrations/0001_identity.sql")),
     (2, "usage", include_str!("../migrations/0002_usage.sql")),
     (3, "identities", include_str!("../migrations/0003_identities.sql")),
+    (4, "files and batches", include_str!("../migrations/0004_files_batches.sql")),
 ];
 
 /// The newest version.

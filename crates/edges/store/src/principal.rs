@@ -23,7 +23,7 @@ impl Principal {
     pub fn key_id(&self) -> Option<&KeyId> {
         match &self.credential {
             Credential::Key(id) => Some(id),
-            Credential::Session(_) => None,
+            Credential::Session(_) | Credential::Earlier => None,
         }
     }
 }
@@ -35,6 +35,8 @@ pub enum Credential {
     Key(KeyId),
     /// A session of the web app.
     Session(SessionId),
+    /// One of an earlier request without a key, whose work goes on.
+    Earlier,
 }
 
 /// Whose rows a call is about.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method};
+use motet_batch::RunAs;
 use motet_gateway::{
     Access, Account, Ask, Caller, Denial, End, Identified, Outcome, Permit, RateLimit, RateLimits, Routes,
     Scopes,
@@ -18,8 +19,8 @@ use motet_limits::{
 };
 use motet_protocol::FinishReason;
 use motet_store::{
-    KeyId, OrgId, Principal, Role, Scope, Secret, Store, UsageEvent, UsageFinish, UsageId, UsageWriter,
-    UsageWriterOptions, UserId,
+    DataOwner, KeyId, OrgId, Principal, Role, Scope, Secret, Store, UsageEvent, UsageFinish, UsageId,
+    UsageWriter, UsageWriterOptions, UserId,
 };
 
 use super::{now, open};
@@ -96,6 +97,11 @@ impl Door {
         }
     }
 
+    /// The database.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Writes what is left, as far as the database answers.
     pub(crate) async fn close(self) {
         self.keeper.close(PATIENCE).await;
@@ -120,6 +126,7 @@ impl Door {
             lane: Some(tier.lane),
             scopes: Scopes {
                 inference: principal.scopes.has(Scope::Chat),
+                batches: principal.scopes.has(Scope::Batches),
                 admin: principal.scopes.has(Scope::Admin) && principal.role != Role::Member,
             },
             max_context: tier.max_context,
@@ -173,6 +180,26 @@ impl Access for Door {
             let held = self.keeper.hold(&request).await.map_err(denial)?;
             let (usage, caller, tier) = (Arc::clone(&self.usage), Arc::clone(caller), tier.clone());
             Ok(Box::new(Ticket { held: Some(held), usage, caller, ask, tier }) as Box<dyn Permit>)
+        })
+    }
+}
+
+/// Of a batch every line asks who its owner is by then.
+impl RunAs for Door {
+    fn caller<'a>(
+        &'a self,
+        owner: &'a DataOwner,
+        key: Option<&'a KeyId>,
+    ) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
+        Box::pin(async move {
+            match self.store.standing(owner, key, now()).await {
+                Ok(Some(principal)) => Ok(Arc::new(self.caller(&principal))),
+                Ok(None) => Err(Denial::Unknown),
+                Err(error) => {
+                    tracing::warn!(%error, "the owner of a batch can't be looked up");
+                    Err(Denial::Unavailable("accounts can't be looked up now".to_owned()))
+                }
+            }
         })
     }
 }

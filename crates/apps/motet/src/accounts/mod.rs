@@ -34,8 +34,13 @@ fn now() -> i64 {
 
 /// Opens the configured database; a file is made where there is none.
 async fn open(config: &Config) -> Result<Store, Failure> {
-    let url = match &config.accounts.store {
-        Some(url) => url.clone(),
+    open_at(config.accounts.store.as_deref()).await
+}
+
+/// Opens the database of this address, or the usual one.
+pub(crate) async fn open_at(url: Option<&str>) -> Result<Store, Failure> {
+    let url = match url {
+        Some(url) => url.to_owned(),
         None => {
             let folder = data_folder()?;
             std::fs::create_dir_all(&folder).map_err(|e| {

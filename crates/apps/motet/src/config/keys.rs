@@ -23,7 +23,7 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
 }
 
 /// Every key that has one value; `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]` are lists.
-pub(crate) const KEYS: [Key; 26] = [
+pub(crate) const KEYS: [Key; 29] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key("server.host", "--host", "127.0.0.1", "address to listen on"),
     key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
@@ -51,6 +51,9 @@ pub(crate) const KEYS: [Key; 26] = [
         "",
         "redis://… where several gateways share limits; empty: in this process",
     ),
+    key("files.max_bytes", "--files-max", "10GiB", "most bytes of files that an organisation may keep"),
+    key("files.batch_lines", "--batch-lines", "8", "most lines of batches that are computed at once"),
+    key("files.keep_output", "--keep-output", "720h", "how long the answers of a batch are kept"),
     key(
         "engine.threads",
         "--threads",

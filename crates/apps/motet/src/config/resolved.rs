@@ -32,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) system: Option<String>,
     pub(crate) log: LogSettings,
     pub(crate) accounts: AccountSettings,
+    pub(crate) files: FileSettings,
     /// At least one; the first is interactive.
     pub(crate) lanes: Vec<Lane>,
     /// At least one; the first is for accounts whose tier is none of them.
@@ -68,6 +69,17 @@ impl std::fmt::Debug for AccountSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccountSettings").field("auth", &self.auth).finish_non_exhaustive()
     }
+}
+
+/// What files and batches may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileSettings {
+    /// Bytes that an organisation may keep.
+    pub(crate) max_bytes: u64,
+    /// Lines of batches at once.
+    pub(crate) batch_lines: usize,
+    /// How long answers are kept.
+    pub(crate) keep_output: Duration,
 }
 
 /// What the engine may use, and how it shares it.
@@ -132,6 +144,13 @@ impl Config {
             store: reader.read("accounts.store", values::store)?,
             redis: reader.read("accounts.redis", values::redis)?,
         };
+        let files = FileSettings {
+            max_bytes: reader.read("files.max_bytes", values::size)?,
+            batch_lines: reader
+                .read("files.batch_lines", |text| values::count_in(text, 1, MAX_BATCH_LINES))?
+                as usize,
+            keep_output: reader.read("files.keep_output", |text| values::duration(text, "1h", "8760h"))?,
+        };
         let lanes = lanes::resolve(&raw.lanes)?;
         let mut tiers = tiers::resolve(&raw.tiers, &lanes)?;
         let oidc = oidc::resolve(&raw.oidc, &tiers)?;
@@ -174,6 +193,7 @@ impl Config {
             system,
             log,
             accounts,
+            files,
             lanes,
             tiers,
             oidc,
@@ -219,6 +239,8 @@ fn engine(reader: &mut Reader<'_>, lanes: &[Lane]) -> Result<EngineSettings, Con
     Ok(EngineSettings { threads, kv_memory, kv_format, is_caching, spill, sched })
 }
 
+/// Most lines of batches at once: each is a body of up to 4 MiB in memory.
+const MAX_BATCH_LINES: u32 = 256;
 /// Most sequences of a batch: each needs a row of logits, some hundred kilobytes.
 const MAX_RUNNING: u32 = 4096;
 /// Most tokens of a step: each needs a row of every activation.

@@ -224,6 +224,14 @@ fn mistakes_in_engine_keys_name_the_key() {
         "--cache-spill-age",
         "not a time from 1s to 8760h; write a number and ms, s, min or h",
     );
+    check("files.max_bytes", "x", "--files-max", "not a size; write such as 8GiB");
+    check("files.batch_lines", "0", "--batch-lines", "not in range; write a whole number from 1 to 256");
+    check(
+        "files.keep_output",
+        "1min",
+        "--keep-output",
+        "not a time from 1h to 8760h; write a number and ms, s, min or h",
+    );
     check("engine.max_running", "0", "--max-running", "not in range; write a whole number from 1 to 4096");
     check(
         "engine.max_step_tokens",

@@ -117,6 +117,11 @@ pub(crate) fn spill(text: &str) -> Result<Option<u64>, String> {
     bytes(text).map(Some).ok_or_else(|| "not a size; write such as 8GiB, or off".to_owned())
 }
 
+/// Bytes, such as `8GiB`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    bytes(text).ok_or_else(|| "not a size; write such as 8GiB".to_owned())
+}
+
 /// Bytes with a unit: `1GiB`, `1.5 GiB`, `512MB`, `1g` (1024-based), plain bytes.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();

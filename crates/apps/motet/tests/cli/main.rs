@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod accounts;
+#[cfg(unix)]
+mod batches;
 mod bench;
 mod config;
 mod help;

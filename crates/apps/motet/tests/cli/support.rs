@@ -134,6 +134,27 @@ impl Server {
         ))
     }
 
+    /// Reads with a key.
+    pub fn get_as(&self, key: &str, path: &str) -> Response {
+        let auth = format!("Authorization: Bearer {key}");
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{auth}\r\n\r\n"))
+            .read()
+    }
+
+    /// Uploads a file for batches with a key.
+    pub fn upload_as(&self, key: &str, content: &str) -> Response {
+        let part = "--XX\r\nContent-Disposition: form-data; name=";
+        let body = format!(
+            "{part}\"purpose\"\r\n\r\nbatch\r\n{part}\"file\"; filename=\"in.jsonl\"\r\n\r\n{content}\r\n--XX--\r\n"
+        );
+        self.send(&format!(
+            "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: multipart/form-data; boundary=XX\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+        .read()
+    }
+
     fn send(&self, request: &str) -> Reply {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
 mod backends;
+mod batches;
 mod crash;
 mod external;
 mod identity;
@@ -61,6 +62,11 @@ contracts! {
     sessions::a_copied_token_ends_the_session,
     sessions::of_requests_that_come_together_one_rotates,
     sessions::the_list_of_devices_is_the_users_own,
+    batches::files_are_their_owners_and_bounded,
+    batches::a_batch_takes_its_steps_once,
+    batches::batches_that_wait_are_bounded,
+    batches::files_go_when_their_time_or_their_user_has_gone,
+    batches::earlier_work_goes_on_while_its_key_and_user_do,
     usage::events_count_once_and_sum_up,
     usage::sums_by_each_group_come_in_pages,
     usage::an_export_streams_every_event_in_order,

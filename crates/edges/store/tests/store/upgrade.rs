@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The version this program makes.
-const VERSION: &str = "v3";
+const VERSION: &str = "v4";
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/store/fixtures");
 
 const V1_SQLITE: &str = include_str!("fixtures/v1.sqlite.sql");
