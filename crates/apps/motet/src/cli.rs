@@ -210,6 +210,9 @@ pub(crate) struct ListenArgs {
     /// redis://… where several gateways share limits [default: in this process]
     #[arg(long, value_name = "URL")]
     quota_redis: Option<String>,
+    /// Folder of a BERT model that answers /v1/embeddings [default: none]
+    #[arg(long, value_name = "FOLDER")]
+    embedding_model: Option<String>,
 }
 
 /// `motet serve`.
@@ -350,13 +353,14 @@ impl Cli {
 type Flag<'a> = (&'static str, &'a Option<String>);
 
 impl ListenArgs {
-    fn flags(&self) -> [Flag<'_>; 5] {
+    fn flags(&self) -> [Flag<'_>; 6] {
         [
             ("server.host", &self.host),
             ("server.port", &self.port),
             ("server.auth", &self.auth),
             ("accounts.store", &self.store),
             ("accounts.redis", &self.quota_redis),
+            ("embedding_model", &self.embedding_model),
         ]
     }
 }

@@ -10,6 +10,7 @@ mod chat;
 mod cli;
 mod config;
 mod config_check;
+mod embed;
 mod failure;
 mod generate;
 mod load;

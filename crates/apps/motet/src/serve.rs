@@ -6,11 +6,13 @@ use std::{
 use motet_engine::{Engine, LaneConfig, LaneKind};
 use motet_gateway::{Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ServedModel};
 use motet_model::KvFormat;
+use motet_types::Embedder;
 use tokio::net::TcpListener;
 
 use crate::{
     accounts::Door,
     config::{Auth, Config, human_bytes, thousands},
+    embed,
     failure::Failure,
     generate::warm,
     load::{Loaded, MEDIAN_CONVERSATION, find_and_load},
@@ -62,15 +64,24 @@ fn lanes(lanes: &[LaneConfig]) -> Lanes {
     Lanes { default: 0, background }
 }
 
-/// The engine, once there is one.
-type EngineSlot = Arc<OnceLock<Arc<Engine>>>;
+/// What computes, once it is there.
+#[derive(Default)]
+struct Computing {
+    engine: OnceLock<Arc<Engine>>,
+    embedder: OnceLock<Arc<dyn Embedder>>,
+}
+
+type EngineSlot = Arc<Computing>;
 
 /// Completes when a shutdown was asked for and the engine takes no more: a request on a connection that
 /// is still open would only prolong the end.
 async fn drained(engine: EngineSlot) {
     shutdown_asked().await;
-    if let Some(engine) = engine.get() {
+    if let Some(engine) = engine.engine.get() {
         engine.drain();
+    }
+    if let Some(embedder) = engine.embedder.get() {
+        embedder.drain();
     }
 }
 
@@ -117,12 +128,19 @@ async fn load_into(
     slot: &EngineSlot,
 ) -> Result<Loaded, Failure> {
     let outcome = async {
+        // First, so that all that is configured answers when the server says that it is ready.
+        let embedding = embed::load(config).await?;
         let loaded = find_and_load(config).await?;
         warm(&loaded).await?;
-        Ok(loaded)
+        match embedding {
+            Some(embedding) if embedding.id == loaded.id => {
+                Err(Failure::usage(format!("embedding_model: it has the same name as model, {}", loaded.id)))
+            }
+            embedding => Ok((loaded, embedding)),
+        }
     }
     .await;
-    let loaded: Loaded = match outcome {
+    let (loaded, embedding) = match outcome {
         Ok(loaded) => loaded,
         Err(failure) => {
             gateway.set_failed(Failure::line(&failure).unwrap_or_default());
@@ -133,7 +151,13 @@ async fn load_into(
         say(&format!("warning: {why}; only /v1/completions will answer"));
     }
     // It is the only one: a server loads once.
-    let _ = slot.set(Arc::clone(&loaded.engine));
+    let _ = slot.engine.set(Arc::clone(&loaded.engine));
+    if let Some(embedding) = embedding {
+        let dimensions = embedding.embedder.model().dimensions;
+        say(&format!("Embeddings: {} gives vectors of {dimensions} numbers", embedding.id));
+        let _ = slot.embedder.set(Arc::clone(&embedding.embedder));
+        gateway.set_embedding_model(embedding);
+    }
     gateway.set_ready(ServedModel {
         id: loaded.id.clone(),
         created: loaded.created,

@@ -6,6 +6,7 @@ use motet_types::Backend;
 use tokio::sync::watch;
 
 use crate::config::GatewayConfig;
+use crate::embeddings::EmbeddingModel;
 use crate::error::ApiError;
 use crate::ids;
 use crate::metrics::Metrics;
@@ -49,6 +50,9 @@ pub(crate) enum State {
     Failed(String),
 }
 
+/// The embedding model, where one is served.
+pub(crate) type EmbeddingSlot = Option<Arc<EmbeddingModel>>;
+
 /// The HTTP server's state. Make a [`router`](Gateway::router) of it and serve that at once; requests
 /// for a model get 503 until [`set_ready`](Gateway::set_ready).
 pub struct Gateway {
@@ -56,15 +60,17 @@ pub struct Gateway {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
     state: watch::Sender<State>,
+    embedding: watch::Sender<EmbeddingSlot>,
 }
 
 impl Gateway {
     /// A gateway that has no model yet.
     pub fn new(config: GatewayConfig) -> Arc<Self> {
         let state = watch::Sender::new(State::Loading);
-        let metrics = Metrics::new(state.subscribe());
+        let embedding = watch::Sender::new(None);
+        let metrics = Metrics::new(state.subscribe(), embedding.subscribe());
         let workers = Workers::new(&config);
-        Arc::new(Self { config, metrics: Arc::new(metrics), workers, state })
+        Arc::new(Self { config, metrics: Arc::new(metrics), workers, state, embedding })
     }
 
     /// Serves `model` from now on. Call it after one real generation has run.
@@ -77,6 +83,15 @@ impl Gateway {
         let lanes = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
         let served = Served { model, fingerprint, lanes, takes_null_content };
         self.state.send_replace(State::Ready(Arc::new(served)));
+    }
+
+    /// Serves embeddings of `model` from now on.
+    pub fn set_embedding_model(&self, model: EmbeddingModel) {
+        self.embedding.send_replace(Some(Arc::new(model)));
+    }
+
+    pub(crate) fn embedding_model(&self) -> EmbeddingSlot {
+        self.embedding.borrow().clone()
     }
 
     /// There is no model, or none that works: `why` is for the operator and is shown to clients.

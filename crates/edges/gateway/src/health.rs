@@ -122,8 +122,12 @@ pub(crate) async fn models(
     Extract(gateway): Extract<Arc<Gateway>>,
     Extension(caller): Extension<Arc<Caller>>,
 ) -> Json<ModelList> {
-    let served = gateway.served().ok().filter(|served| caller.may_use(&served.model.id));
-    Json(ModelList::new(served.iter().map(|served| served.object()).collect()))
+    // Behind the model that generates, which clients without a choice of their own take.
+    let ready = gateway.served().ok();
+    let embedding = ready.as_ref().and(gateway.embedding_model()).filter(|model| caller.may_use(&model.id));
+    let served = ready.filter(|served| caller.may_use(&served.model.id));
+    let objects = served.iter().map(|served| served.object());
+    Json(ModelList::new(objects.chain(embedding.iter().map(|model| model.object())).collect()))
 }
 
 /// `GET /v1/models/{id}`, with or without its slashes encoded.
@@ -132,9 +136,13 @@ pub(crate) async fn model(
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelObject>, ApiError> {
-    let served = gateway.served()?;
+    let (served, embedding) = (gateway.served(), gateway.embedding_model());
     // What does not decode to text is no model's name.
     let Ok(Path(id)) = id else { return Err(ApiError::UnknownModel("\u{fffd}".into())) };
+    if let Some(model) = embedding.filter(|model| model.id == id && caller.may_use(&id)) {
+        return Ok(Json(model.object()));
+    }
+    let served = served?;
     if served.model.id != id || !caller.may_use(&id) {
         return Err(ApiError::UnknownModel(id.chars().take(100).collect()));
     }

@@ -13,6 +13,8 @@
 //! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
 //!    body.
 //!
+//! `embeddings` goes the same way with a model of its own, and waits for all vectors of a request.
+//!
 //! **Cancelling.** Whoever holds the [`Reply`](reply::Reply) holds the backend's event streams, and
 //! dropping them cancels. The holder is the response body of a stream, else the handler's future; the
 //! HTTP server drops either when the client leaves. Nothing spawned holds them.
@@ -23,6 +25,8 @@
 mod access;
 mod body;
 mod config;
+mod embed_metrics;
+mod embeddings;
 mod engine_metrics;
 mod error;
 mod gateway;
@@ -43,6 +47,7 @@ mod wire;
 
 pub use access::{Access, Account, Ask, Caller, Denial, End, Outcome, Permit, RateLimit, RateLimits, Scopes};
 pub use config::{Clock, Entropy, GatewayConfig, Lanes};
+pub use embeddings::EmbeddingModel;
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
 pub use observe::RequestId;

@@ -11,7 +11,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::observe::{observe, on_panic};
-use crate::{access, body, handlers, health, host, web};
+use crate::{access, body, embeddings, handlers, health, host, web};
 
 /// Routes that other parts of the server bring; they have the gateway's ids, counts, limits on hosts and panics around
 /// them.
@@ -36,6 +36,7 @@ impl Gateway {
             .route("/v1/models/{*id}", get(health::model))
             .route("/v1/chat/completions", post(handlers::chat))
             .route("/v1/completions", post(handlers::completions))
+            .route("/v1/embeddings", post(embeddings::embeddings))
             .merge(more.for_callers.with_state(()))
             .route_layer(from_fn_with_state(Arc::clone(self), access::identify));
         Router::new()

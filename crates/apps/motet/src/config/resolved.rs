@@ -19,6 +19,8 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) model: ModelRef,
+    /// Folder of the model for embeddings.
+    pub(crate) embedding_model: Option<PathBuf>,
     pub(crate) host: IpAddr,
     pub(crate) port: u16,
     pub(crate) engine: EngineSettings,
@@ -115,6 +117,9 @@ impl Config {
     pub(crate) fn resolve(raw: &RawConfig) -> Result<Self, ConfigError> {
         let mut reader = Reader { raw, settings: Vec::new() };
         let model = reader.read("model", values::model)?;
+        let embedding_model = reader.read("embedding_model", |text| {
+            Ok(Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty()))
+        })?;
         let host = reader.read("server.host", values::host)?;
         let port = reader.read("server.port", values::port)?;
         let accounts = AccountSettings {
@@ -146,7 +151,20 @@ impl Config {
         };
         let settings = reader.settings;
         debug_assert_eq!(settings.len(), KEYS.len(), "every key is resolved");
-        Ok(Self { model, host, port, engine, sampling, system, log, accounts, lanes, tiers, settings })
+        Ok(Self {
+            model,
+            embedding_model,
+            host,
+            port,
+            engine,
+            sampling,
+            system,
+            log,
+            accounts,
+            lanes,
+            tiers,
+            settings,
+        })
     }
 }
 
