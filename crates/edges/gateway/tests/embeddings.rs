@@ -29,7 +29,7 @@ use tower::ServiceExt;
 const NAME: &str = "lab/vectors";
 const VOCAB: &str = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n##s";
 
-/// Gives (number of tokens, sum of the ids ÷ 3) for each input; what the first token of a request is decides on its end.
+/// Gives (number of tokens, sum of the ids ÷ 3) for each input; the first token of a request decides on its end.
 struct FakeEmbedder(EmbedderInfo);
 
 /// First tokens that ask for an end.

@@ -6,8 +6,8 @@
 //!
 //! # Same bits (contract 1)
 //! Sequences stand one after the other without padding. A row meets the others of its own sequence only, and only in
-//! attention and in pooling, which take them in order; so a vector depends on the weights and its own tokens alone, not on
-//! what is computed beside it, the number of threads or the instruction set.
+//! attention and in pooling, which take them in order; so a vector depends on the weights and its own tokens alone,
+//! not on what is computed beside it, the number of threads or the instruction set.
 
 mod config;
 mod files;
