@@ -86,7 +86,7 @@ async fn the_whole_reply() {
     assert_eq!((got.status.as_u16(), got.header("content-type")), (200, "application/json"));
     assert_eq!(got.header("x-motet-ignored-parameters"), "unheard_of");
     // [CLS] hello world ##s [SEP]
-    let embedding = json!({"object": "embedding", "index": 0, "embedding": [5.0, 20.0 / 3.0f32]});
+    let embedding = json!({"object": "embedding", "index": 0, "embedding": [5.0, 6.6666665]});
     assert_eq!(
         got.json(),
         json!({"object": "list", "data": [embedding], "model": NAME, "usage": {"prompt_tokens": 5, "total_tokens": 5}})
