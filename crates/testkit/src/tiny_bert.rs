@@ -30,6 +30,9 @@ impl Default for TinyBert {
     }
 }
 
+/// Adds a tensor: name, shape, and what its numbers are scaled by and moved by.
+type Add<'a> = dyn FnMut(String, &[usize], f32, f32) + 'a;
+
 /// A tensor to be written: name, shape, numbers.
 pub type F32Tensor = (String, Vec<usize>, Vec<f32>);
 
@@ -90,13 +93,12 @@ impl TinyBert {
             let values = values.map(|value| value * scale + offset).collect();
             out.push((name, shape.to_vec(), values));
         };
-        let linear =
-            |name: &str, rows: usize, cols: usize, add: &mut dyn FnMut(String, &[usize], f32, f32)| {
-                // Scaled so that products neither vanish nor saturate.
-                add(format!("{name}.weight"), &[rows, cols], 2.0 / (cols as f32).sqrt(), 0.0);
-                add(format!("{name}.bias"), &[rows], 0.3, 0.0);
-            };
-        let norm = |name: &str, add: &mut dyn FnMut(String, &[usize], f32, f32)| {
+        let linear = |name: &str, rows: usize, cols: usize, add: &mut Add<'_>| {
+            // Scaled so that products neither vanish nor saturate.
+            add(format!("{name}.weight"), &[rows, cols], 2.0 / (cols as f32).sqrt(), 0.0);
+            add(format!("{name}.bias"), &[rows], 0.3, 0.0);
+        };
+        let norm = |name: &str, add: &mut Add<'_>| {
             add(format!("{name}.weight"), &[width], 0.3, 1.0);
             add(format!("{name}.bias"), &[width], 0.2, 0.0);
         };

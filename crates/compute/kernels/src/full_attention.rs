@@ -57,12 +57,12 @@ impl FullAttention<'_> {
         let width = self.heads * self.head_dim;
         let is_fit = [self.query, self.key, self.value].iter().all(|rows| rows.len() == out.len());
         assert!(is_fit && out.len().is_multiple_of(width.max(1)), "rows of attention");
-        let ends = sequences.iter().scan(0, |end, range| {
+        let mut is_next = sequences.iter().scan(0, |end, range| {
             let is_next = *end <= range.start && range.start <= range.end;
             *end = range.end;
             Some(is_next)
         });
-        assert!(ends.fold(true, |all, is_next| all && is_next), "sequences in order");
+        assert!(is_next.all(|is_next| is_next), "sequences in order");
         assert!(sequences.last().is_none_or(|range| range.end * width <= out.len()), "rows of sequences");
         let out = SendPtr(out.as_mut_ptr());
         pool.run(sequences.len() * self.heads, &|task| {
