@@ -1,7 +1,7 @@
 //! Project automation: `cargo xtask <task>`.
 //!
 //! - `serve` builds everything, fetches the default model and starts the server.
-//! - `model` fetches the default model into the user's cache.
+//! - `model` fetches the default model into the user's cache; with `--embedding` one for embeddings.
 //! - `test` runs every check there is, `tidy` the ones about the source tree itself.
 
 // A command-line tool talks to its user on the terminal.
@@ -30,7 +30,11 @@ enum Task {
     /// Build the web app and the server, fetch the default model, and serve on 127.0.0.1:8080
     Serve(serve::Args),
     /// Fetch the default model into the cache folder, or say that it is there
-    Model,
+    Model {
+        /// A model for embeddings instead: all-MiniLM-L6-v2
+        #[arg(long)]
+        embedding: bool,
+    },
     /// Run every check: format, lints, tidy, unit and integration tests, real clients, a browser
     Test(test::Args),
     /// Check the source tree: layers, sizes, words, docs, the number of dependencies
@@ -40,7 +44,8 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Serve(args) => serve::run(&args),
-        Task::Model => model::ensure().map(|_| ()),
+        Task::Model { embedding: false } => model::ensure().map(|_| ()),
+        Task::Model { embedding: true } => model::embedding::ensure().map(|_| ()),
         Task::Test(args) => test::run(&args),
         Task::Tidy => tidy::run(),
     };

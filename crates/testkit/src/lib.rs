@@ -10,10 +10,12 @@ mod gguf;
 mod quant;
 mod reference;
 mod tiny;
+mod tiny_bert;
 mod tiny_gemma3;
 
 pub use gguf::{GgufBuilder, Layout, Meta, TensorLayout};
 pub use quant::WeightType;
-pub use reference::{default_model, gemma3_model, shared, skip};
+pub use reference::{default_model, embedding_model, gemma3_model, shared, skip};
 pub use tiny::{Head, TinyModel, TinyModelFile, tiny_model, tiny_model_file};
+pub use tiny_bert::{F32Tensor, TinyBert, safetensors};
 pub use tiny_gemma3::TinyGemma3;

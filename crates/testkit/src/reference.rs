@@ -34,11 +34,17 @@ pub fn gemma3_model() -> Option<PathBuf> {
     model("MOTET_TEST_GEMMA3", GEMMA3_FILE, why)
 }
 
+/// A folder with all-MiniLM-L6-v2, from `MOTET_TEST_EMBEDDING` or the user's model cache, when it is there.
+pub fn embedding_model() -> Option<PathBuf> {
+    let why = "all-MiniLM-L6-v2 is not in the cache (cargo xtask model --embedding fetches it)";
+    model("MOTET_TEST_EMBEDDING", "all-MiniLM-L6-v2", why)
+}
+
 fn model(variable: &str, file: &str, why: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable)
         .map(PathBuf::from)
         .unwrap_or_else(|| cache_root().join("motet/models").join(file));
-    if path.is_file() {
+    if path.exists() {
         return Some(path);
     }
     skip(why);

@@ -63,6 +63,24 @@ metric() {
     request /metrics >/dev/null && sed -n "s/^$1\({.*}\)\{0,1\} \([0-9]*\).*/\2/p" "$body"
 }
 
+embeddings() {
+    local model
+    request /v1/models >/dev/null
+    model="$(grep -o '"id":"[^"]*"' "$body" | tail -n 1 | cut -d '"' -f 4)"
+    expect status 200 "$(post /v1/embeddings "{\"model\":\"$model\",\"input\":[\"a cat\",\"a dog\"]}")" &&
+        holds "$body" '"object":"list"' '"object":"embedding","index":1,"embedding":[' "\"model\":\"$model\"" '"total_tokens":8'
+}
+
+long_embedding() {
+    local model
+    request /v1/models >/dev/null
+    model="$(grep -o '"id":"[^"]*"' "$body" | tail -n 1 | cut -d '"' -f 4)"
+    local text
+    text="$(printf 'a %.0s' {1..9000})"
+    expect status 400 "$(post /v1/embeddings "{\"model\":\"$model\",\"input\":\"$text\"}")" &&
+        holds "$body" '"context_length_exceeded"' "'input' has 9002"
+}
+
 alive() { expect status 200 "$(request /healthz)" && holds "$body" '"status":"ok"'; }
 ready() { expect status 200 "$(request /readyz)"; }
 
@@ -172,6 +190,8 @@ check 'a wrong method is a 405' wrong_method
 check 'another host is a 403' foreign_host
 check 'a body over the limit is a 413' too_large
 check 'a client that leaves frees its sequence' leaving
+check 'embeddings' embeddings
+check 'an embedding of too long a text is a 400' long_embedding
 check 'metrics' metrics
 check 'the web page' page
 

@@ -9,6 +9,7 @@
 //! works there; it holds the lock on `downloads/.lock`.
 
 mod download;
+pub(crate) mod embedding;
 mod locate;
 mod verify;
 

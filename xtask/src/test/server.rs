@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server on a free port of this machine with the default model and waits until it is ready.
+    /// Starts the server on a free port of this machine with the default model and a tiny one for embeddings, and waits
+    /// until it is ready.
     pub(crate) fn start() -> Result<Self> {
         let run = paths::target().join("client-tests");
         let (config, data) = (run.join("config"), run.join("data"));
@@ -35,6 +36,7 @@ impl Server {
         let port = free_port()?;
         let mut command = sh::command(paths::target().join("debug/motet"));
         command.args(["serve", "--host", "127.0.0.1", "--port", &port.to_string()]);
+        command.arg("--embedding-model").arg(tiny_embedding_model(&run)?);
         without_user_settings(&mut command).env("XDG_CONFIG_HOME", config).env("XDG_DATA_HOME", data);
         Self::launch(&mut command, port, run.join("motet.log"))
     }
@@ -124,6 +126,14 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Makes the folder of the embedding model that the client tests know as `tiny-bert`.
+fn tiny_embedding_model(run: &Path) -> Result<PathBuf> {
+    let folder = run.join("tiny-bert");
+    let example = ["run", "--quiet", "-p", "motet-testkit", "--example", "tiny_bert", "--"];
+    sh::run(sh::cargo().args(example).arg(&folder))?;
+    Ok(folder)
 }
 
 /// Takes the user's own Motet settings out of the command's environment.

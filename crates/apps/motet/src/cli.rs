@@ -218,6 +218,9 @@ pub(crate) struct ListenArgs {
     /// redis://… where several gateways share limits [default: in this process]
     #[arg(long, value_name = "URL")]
     quota_redis: Option<String>,
+    /// Folder of a BERT model that answers /v1/embeddings [default: none]
+    #[arg(long, value_name = "FOLDER")]
+    embedding_model: Option<String>,
 }
 
 /// What files and batches may use.
@@ -379,7 +382,7 @@ impl Cli {
 type Flag<'a> = (&'static str, &'a Option<String>);
 
 impl ListenArgs {
-    fn flags(&self) -> [Flag<'_>; 6] {
+    fn flags(&self) -> [Flag<'_>; 7] {
         [
             ("server.host", &self.host),
             ("server.port", &self.port),
@@ -387,6 +390,7 @@ impl ListenArgs {
             ("server.public_url", &self.public_url),
             ("accounts.store", &self.store),
             ("accounts.redis", &self.quota_redis),
+            ("embedding_model", &self.embedding_model),
         ]
     }
 }

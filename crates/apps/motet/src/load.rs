@@ -196,7 +196,7 @@ fn model_id(settings: &ModelSettings, path: &Path) -> String {
 }
 
 /// 0 where the file system does not say.
-fn modified(path: &Path) -> u64 {
+pub(crate) fn modified(path: &Path) -> u64 {
     let time = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |age| age.as_secs())
 }

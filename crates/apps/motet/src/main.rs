@@ -11,6 +11,7 @@ mod chat;
 mod cli;
 mod config;
 mod config_check;
+mod embed;
 mod failure;
 mod generate;
 mod load;

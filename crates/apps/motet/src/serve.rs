@@ -2,7 +2,7 @@ use std::{
     collections::BTreeSet,
     convert::Infallible,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use motet_engine::{Engine, LaneConfig, LaneKind};
@@ -10,12 +10,14 @@ use motet_gateway::{
     Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ModelCard, SHUTDOWN_GRACE, ServedModel,
 };
 use motet_model::KvFormat;
+use motet_types::Embedder;
 use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
     accounts::{Door, data_folder},
     batches,
     config::{Auth, Config, KvMemory, ModelSettings, available_memory, human_bytes, thousands},
+    embed,
     failure::Failure,
     generate::warm,
     load::{Loaded, MEDIAN_CONVERSATION, find_and_load_one},
@@ -60,13 +62,13 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
     let gateway_config = GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() };
     let gateway = Gateway::with_models(gateway_config, config.models.iter().map(card).collect());
-    let engines = Engines::default();
+    let computing = Arc::<Computing>::default();
     let limits = ConnectionLimits::default();
     let (stopping, is_stopping) = oneshot::channel();
-    let shutdown = drained(engines.clone(), stopping);
+    let shutdown = drained(Arc::clone(&computing), stopping);
     let serving = motet_gateway::serve(listener, gateway.router_with(routes), limits, shutdown);
     tokio::pin!(serving);
-    let models = load_all(&gateway, config, address, &engines);
+    let models = load_all(&gateway, config, address, &computing);
     tokio::pin!(models);
     tokio::select! {
         // A signal while models load: what is in flight of those that are there has ended.
@@ -89,15 +91,33 @@ fn lanes(lanes: &[LaneConfig]) -> Lanes {
     Lanes { default: 0, background }
 }
 
-/// The engines that are there.
-type Engines = Arc<Mutex<Vec<Arc<Engine>>>>;
+/// What computes, as far as it is there.
+#[derive(Default)]
+struct Computing {
+    engines: Mutex<Vec<Arc<Engine>>>,
+    embedder: OnceLock<Arc<dyn Embedder>>,
+}
+
+impl Computing {
+    fn engines(&self) -> MutexGuard<'_, Vec<Arc<Engine>>> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes nothing more.
+    fn drain(&self) {
+        self.engines().iter().for_each(|engine| engine.drain());
+        if let Some(embedder) = self.embedder.get() {
+            embedder.drain();
+        }
+    }
+}
 
 /// Completes when a shutdown was asked for and no engine takes more: a request on a connection that
 /// is still open would only prolong the end. Batches stop with it.
-async fn drained(engines: Engines, stopping: oneshot::Sender<()>) {
+async fn drained(computing: Arc<Computing>, stopping: oneshot::Sender<()>) {
     shutdown_asked().await;
     drop(stopping);
-    engines.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|engine| engine.drain());
+    computing.drain();
 }
 
 /// What tells who may use the server. Without one anyone who reaches the port may, so only this machine must.
@@ -195,10 +215,22 @@ async fn load_all(
     gateway: &Arc<Gateway>,
     config: &Config,
     address: SocketAddr,
-    engines: &Engines,
+    computing: &Computing,
 ) -> Result<(), Failure> {
     let mut failure = None;
     let mut names = Names::of(&config.models);
+    // First, so that all that is configured answers when the server says that it is ready.
+    if let Some(embedding) = embed::load(config).await? {
+        if !names.0.insert(embedding.id.clone()) {
+            let why = format!("embedding_model: it has the same name as another model, {}", embedding.id);
+            return Err(Failure::usage(why));
+        }
+        let dimensions = embedding.embedder.model().dimensions;
+        say(&format!("Embeddings: {} gives vectors of {dimensions} numbers", embedding.id));
+        // It is the only one: a server loads once.
+        let _ = computing.embedder.set(Arc::clone(&embedding.embedder));
+        gateway.set_embedding_model(embedding);
+    }
     for (index, model) in config.models.iter().enumerate() {
         let loaded = match load_one(model, &mut names).await {
             Ok(loaded) => loaded,
@@ -215,12 +247,12 @@ async fn load_all(
         if let Err(why) = &loaded.template {
             say(&format!("warning: {}: {why}; only /v1/completions will answer", loaded.id));
         }
-        engines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&loaded.engine));
+        computing.engines().push(Arc::clone(&loaded.engine));
         let ready = ready_line(&loaded, address);
         gateway.set_model_ready(index, served(loaded));
         say(&ready);
     }
-    let are_there = !engines.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    let are_there = !computing.engines().is_empty();
     failure.filter(|_| !are_there).map_or(Ok(()), Err)
 }
 

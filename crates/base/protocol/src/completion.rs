@@ -45,7 +45,7 @@ impl CompletionRequest {
         if let Some(best_of) = fields.integer("best_of", 1..=i64::from(MAX_CHOICES))? {
             generation.best_of = best_of_at_least(&generation, best_of as u32)?;
         }
-        let prompts = prompts(&fields)?;
+        let prompts = texts_or_tokens(&fields, "prompt")?;
         if prompts.len() * generation.best_of as usize > MAX_SEQUENCES {
             let rule = format!(
                 "asks for {} × {} sequences; at most {MAX_SEQUENCES} are allowed in one request",
@@ -72,19 +72,20 @@ fn best_of_at_least(generation: &Generation, best_of: u32) -> Result<u32, Reques
     Ok(best_of)
 }
 
-fn prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, RequestError> {
+/// The texts or lists of token ids under `name`, at least one.
+pub(crate) fn texts_or_tokens(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>, RequestError> {
     let wanted = "a string, an array of strings, an array of token ids or an array of such arrays";
-    match fields.get("prompt") {
-        None => Err(RequestError::missing("prompt")),
+    match fields.get(name) {
+        None => Err(RequestError::missing(name)),
         Some(Value::String(text)) => Ok(vec![Prompt::Text(text.clone())]),
         Some(Value::Array(list)) => match list.first() {
-            None => Err(RequestError::bad_value("prompt", "must not be empty")),
-            Some(Value::Number(_)) => Ok(vec![token_prompt(list, "prompt".into())?]),
+            None => Err(RequestError::bad_value(name, "must not be empty")),
+            Some(Value::Number(_)) => Ok(vec![token_prompt(list, name.to_owned())?]),
             Some(_) => {
-                list.iter().enumerate().map(|(i, item)| list_item(item, format!("prompt[{i}]"))).collect()
+                list.iter().enumerate().map(|(i, item)| list_item(item, format!("{name}[{i}]"))).collect()
             }
         },
-        Some(other) => Err(RequestError::wrong_type("prompt", wanted, other)),
+        Some(other) => Err(RequestError::wrong_type(name, wanted, other)),
     }
 }
 

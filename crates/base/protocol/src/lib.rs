@@ -16,6 +16,7 @@ mod chat;
 mod chat_reply;
 mod completion;
 mod completion_reply;
+mod embedding;
 mod error;
 mod fields;
 mod generation;
@@ -33,6 +34,10 @@ pub use chat_reply::{
 };
 pub use completion::{CompletionRequest, MAX_SEQUENCES, Prompt};
 pub use completion_reply::{Completion, CompletionChoice, CompletionLogprobs, TopLogprobs};
+pub use embedding::{
+    Embedding, EmbeddingList, EmbeddingRequest, EmbeddingUsage, EncodingFormat, MAX_EMBEDDING_INPUTS,
+    MAX_EMBEDDING_TOKENS, Vector,
+};
 pub use error::{ErrorBody, ErrorObject, Problem, RequestError};
 pub use generation::{
     Generation, MAX_CACHE_KEY_BYTES, MAX_CHOICES, MAX_STOP_BYTES, MAX_STOP_STRINGS, MAX_STOP_TOKENS,

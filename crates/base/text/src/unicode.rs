@@ -63,9 +63,41 @@ pub(crate) fn is_printable(c: char) -> bool {
     if c.is_ascii() { (' '..='~').contains(&c) } else { !UNPRINTABLE.contains(c) }
 }
 
+/// The classes that BERT's tokenizer tells apart, as Unicode 8 had them: the tables of the `tokenizers` library, with
+/// which vocabularies are made, are that old. What was added since is an ordinary letter there.
+static BERT_OTHER: LazyLock<CharClass> =
+    LazyLock::new(|| CharClass::new(r"[[\p{Cc}\p{Cf}\p{Co}]&&\p{Age:8.0}]"));
+static BERT_ACCENT: LazyLock<CharClass> = LazyLock::new(|| {
+    CharClass::new(r"[[\p{Mn}&&\p{Age:8.0}]\x{1734}\x{1171E}--[\x{1885}\x{1886}\x{A9BD}\x{111C9}]]")
+});
+static BERT_PUNCTUATION: LazyLock<CharClass> =
+    LazyLock::new(|| CharClass::new(r"[[\p{P}&&\p{Age:8.0}]\x{166D}\x{111C9}]"));
+
+/// Whether BERT's tokenizer drops `c` as a control character. Tab and line ends are spaces to it.
+pub(crate) fn is_bert_other(c: char) -> bool {
+    if c.is_ascii() { c.is_ascii_control() } else { BERT_OTHER.contains(c) }
+}
+
+/// Whether `c`, of a decomposed text, is an accent that BERT's tokenizer drops.
+pub(crate) fn is_bert_accent(c: char) -> bool {
+    !c.is_ascii() && BERT_ACCENT.contains(c)
+}
+
+/// Whether `c` is a word of its own to BERT's tokenizer.
+pub(crate) fn is_bert_punctuation(c: char) -> bool {
+    if c.is_ascii() { c.is_ascii_punctuation() } else { BERT_PUNCTUATION.contains(c) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_of_bert_are_not_empty() {
+        assert!(is_bert_other('\u{200b}') && is_bert_other('\u{e000}') && !is_bert_other('\u{890}'));
+        assert!(is_bert_accent('\u{301}') && !is_bert_accent('\u{1885}') && !is_bert_accent('a'));
+        assert!(is_bert_punctuation('。') && is_bert_punctuation('\u{166d}') && !is_bert_punctuation('€'));
+    }
 
     #[test]
     fn classes_are_the_general_categories() {

@@ -5,10 +5,12 @@
 //! of [`Event`]s that ends in exactly one [`Event::Finished`] or [`Event::Failed`].
 
 mod backend;
+mod embedder;
 mod event;
 mod request;
 
 pub use backend::{Backend, EventStream, LaneLoad, Load, ModelInfo, SubmitError};
+pub use embedder::{EmbedError, EmbedFuture, EmbedLoad, Embedder, EmbedderInfo};
 pub use event::{Event, FinishReason, Logprobs, ReplyError, TokenEvent, Usage};
 pub use request::{Origin, Request, SamplingParams, StopTokens};
 

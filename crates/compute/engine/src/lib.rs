@@ -4,7 +4,10 @@
 //! held for a plan or a commit, never while a step computes. One thread owns the executor, the replies and
 //! the second tier. Events go out through one bounded channel per reply: the loop never waits for a
 //! reader, and a reader that leaves is noticed at the next step.
+//!
+//! Beside it, [`EmbedEngine`] runs an encoder on a thread of its own.
 
+mod embed;
 mod engine;
 mod moves;
 mod reply;
@@ -12,6 +15,7 @@ mod shared;
 mod step_loop;
 mod tier;
 
+pub use embed::{EmbedConfig, EmbedEngine, Encode};
 pub use engine::{CacheConfig, Engine, EngineConfig, StartError};
 pub use motet_kv::CacheKey;
 pub use motet_sched::{LaneConfig, LaneKind, SchedConfig};

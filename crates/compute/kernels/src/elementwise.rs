@@ -61,20 +61,113 @@ fn inverse_rms(x: &[f32], eps: f32) -> f32 {
     1.0 / (sum_of_squares(x) / x.len() as f32 + eps).sqrt()
 }
 
-/// Striped over 16 partial sums, which are then added pairwise.
 #[inline(always)]
 fn sum_of_squares(x: &[f32]) -> f32 {
+    striped_sum(x, |value| value * value)
+}
+
+/// The sum of `term(value)`, striped over 16 partial sums, which are then added pairwise.
+#[inline(always)]
+pub(crate) fn striped_sum(x: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0f32; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for (sum, value) in sums.iter_mut().zip(chunk) {
-            *sum += value * value;
+            *sum += term(*value);
         }
     }
     for (sum, value) in sums.iter_mut().zip(rest) {
-        *sum += value * value;
+        *sum += term(*value);
     }
     fold_halves(&mut sums, |a, b| a + b)
+}
+
+/// `x = (x − mean(x)) / √(variance(x) + eps) · weight + bias` for one row (layer normalization, Ba et al. 2016).
+///
+/// # Panics
+/// Where the lengths differ.
+pub fn layer_norm_in_place(isa: Isa, x: &mut [f32], (weight, bias, eps): (&[f32], &[f32], f32)) {
+    assert!(x.len() == weight.len() && x.len() == bias.len());
+    on_isa(isa, LayerNormInPlace { x, weight, bias, eps });
+}
+
+struct LayerNormInPlace<'a> {
+    x: &'a mut [f32],
+    weight: &'a [f32],
+    bias: &'a [f32],
+    eps: f32,
+}
+
+impl Kernel for LayerNormInPlace<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let mean = striped_sum(self.x, |value| value) / self.x.len() as f32;
+        for value in self.x.iter_mut() {
+            *value -= mean;
+        }
+        let inverse = inverse_rms(self.x, self.eps);
+        for ((value, weight), bias) in self.x.iter_mut().zip(self.weight).zip(self.bias) {
+            *value = *value * inverse * weight + bias;
+        }
+    }
+}
+
+/// The form of the Gaussian-weighted unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gelu {
+    /// By the error function.
+    Erf,
+    /// By the hyperbolic tangent, which is close to it.
+    Tanh,
+}
+
+/// `x = gelu(x + bias)` for one row.
+///
+/// # Panics
+/// Where the lengths differ.
+pub fn add_bias_and_gelu(isa: Isa, form: Gelu, x: &mut [f32], bias: &[f32]) {
+    assert_eq!(x.len(), bias.len());
+    match form {
+        Gelu::Erf => on_isa(isa, BiasGelu { x, bias, unit: motet_math::gelu }),
+        Gelu::Tanh => on_isa(isa, BiasGelu { x, bias, unit: motet_math::gelu_tanh }),
+    }
+}
+
+struct BiasGelu<'a, F> {
+    x: &'a mut [f32],
+    bias: &'a [f32],
+    unit: F,
+}
+
+impl<F: Fn(f32) -> f32> Kernel for BiasGelu<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        for (value, bias) in self.x.iter_mut().zip(self.bias) {
+            *value = (self.unit)(*value + bias);
+        }
+    }
+}
+
+/// Shortest vector that [`l2_normalize`] takes for one with a direction, as PyTorch's `normalize` does.
+const LEAST_LENGTH: f32 = 1e-12;
+
+/// Makes the length of `x` 1; one that is nearly 0 stays about as it is.
+pub fn l2_normalize(isa: Isa, x: &mut [f32]) {
+    on_isa(isa, L2Normalize(x));
+}
+
+struct L2Normalize<'a>(&'a mut [f32]);
+
+impl Kernel for L2Normalize<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let length = sum_of_squares(self.0).sqrt();
+        // Written so that a NaN stays one.
+        let length = if length < LEAST_LENGTH { LEAST_LENGTH } else { length };
+        for value in self.0.iter_mut() {
+            *value /= length;
+        }
+    }
 }
 
 /// `x += y`.
@@ -175,12 +268,40 @@ mod tests {
                 let mut turned = [x.clone(), x.clone()].concat();
                 rope(isa, RopeOrder::Pairs, (&angles, 2 * x.len()), &mut turned);
                 rope(isa, RopeOrder::Halves, (&angles, 2 * x.len()), &mut turned);
-                normed.iter().chain(&turned).map(|v| v.to_bits()).collect::<Vec<_>>()
+                let mut layer_normed = x.clone();
+                let weight = vec![0.7; x.len()];
+                layer_norm_in_place(isa, &mut layer_normed, (&weight, &normed, 1e-5));
+                let mut units = [Gelu::Erf, Gelu::Tanh].map(|form| {
+                    let mut unit = x.clone();
+                    add_bias_and_gelu(isa, form, &mut unit, &normed);
+                    unit
+                });
+                l2_normalize(isa, &mut units[0]);
+                let all = normed.iter().chain(&turned).chain(&layer_normed).chain(units.iter().flatten());
+                all.map(|v| v.to_bits()).collect::<Vec<_>>()
             };
             for isa in Isa::available() {
                 prop_assert_eq!(run(isa), run(Isa::Scalar));
             }
         }
+    }
+
+    #[test]
+    fn layer_norm_and_length() {
+        let mut x: Vec<f32> = (0..40).map(|i| (i * i % 17) as f32 - 3.0).collect();
+        let mean = x.iter().sum::<f32>() / 40.0;
+        let variance = x.iter().map(|v| (v - mean) * (v - mean)).sum::<f32>() / 40.0;
+        let want: Vec<f32> = x.iter().map(|v| (v - mean) / (variance + 1e-12).sqrt() * 2.0 + 0.5).collect();
+        layer_norm_in_place(Isa::detect(), &mut x, (&[2.0; 40], &[0.5; 40], 1e-12));
+        assert!(x.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5), "{x:?}");
+        l2_normalize(Isa::detect(), &mut x);
+        assert!((x.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-6);
+        let mut zero = [0.0; 3];
+        l2_normalize(Isa::detect(), &mut zero);
+        assert_eq!(zero, [0.0; 3]);
+        let mut broken = [1.0, f32::NAN];
+        l2_normalize(Isa::detect(), &mut broken);
+        assert!(broken.iter().all(|v| v.is_nan()));
     }
 
     #[test]

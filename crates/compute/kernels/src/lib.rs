@@ -17,6 +17,7 @@ pub mod attention;
 mod blocks;
 mod cpus;
 mod elementwise;
+mod full_attention;
 mod gate;
 mod isa;
 pub mod kv;
@@ -34,7 +35,11 @@ mod tiles;
 pub use activations::Activations;
 pub use blocks::BlockFormat;
 pub use cpus::available_threads;
-pub use elementwise::{RopeFrequencies, RopeOrder, add_assign, rms_norm, rms_norm_in_place, rope};
+pub use elementwise::{
+    Gelu, RopeFrequencies, RopeOrder, add_assign, add_bias_and_gelu, l2_normalize, layer_norm_in_place,
+    rms_norm, rms_norm_in_place, rope,
+};
+pub use full_attention::FullAttention;
 pub use isa::Isa;
 pub use matmul::{Gate, Product, Sum, gated, matmul};
 pub use pages::{HugePages, huge_pages, memory_nodes};

@@ -1,4 +1,5 @@
-//! Weights on disk to logits: the GGUF reader and decoder-only transformers (llama, gemma3) on the CPU.
+//! Weights on disk to logits: the GGUF reader and decoder-only transformers (llama, gemma3) on the CPU. And to
+//! embeddings: the safetensors reader and [`encoder`]s (BERT).
 //!
 //! [`CpuExecutor`] carries out the steps a scheduler plans. It copies every weight out of the file
 //! at load, so the file may change or vanish afterwards.
@@ -6,8 +7,10 @@
 pub mod config;
 mod cpu;
 mod decoder;
+pub mod encoder;
 pub mod gguf;
 mod kv_memory;
+pub mod safetensors;
 mod weights;
 
 pub use config::ModelConfig;

@@ -4,12 +4,13 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::panic)]
 
-use std::alloc::{GlobalAlloc, Layout as Block, System};
-use std::cell::Cell;
+mod peak;
+
 use std::sync::LazyLock;
 
 use motet_model::gguf::Gguf;
 use motet_testkit::{TinyModel, WeightType, tiny_model};
+use peak::peak;
 use proptest::prelude::*;
 
 /// How many times the size of the file opening it may allocate. Parsed entries are larger than their
@@ -17,49 +18,6 @@ use proptest::prelude::*;
 const FACTOR: usize = 16;
 /// Messages and small buffers, whatever the file.
 const ALLOWANCE: usize = 16 * 1024;
-
-/// Counts the bytes a thread holds and the most it held.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(change: isize) {
-    // A thread that is ending has no counters left, and nothing to measure.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get() + change);
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
-    });
-}
-
-// SAFETY: every call is passed on to the system allocator unchanged.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, block: Block) -> *mut u8 {
-        count(block.size() as isize);
-        // SAFETY: the caller keeps `alloc`'s contract.
-        unsafe { System.alloc(block) }
-    }
-
-    unsafe fn dealloc(&self, start: *mut u8, block: Block) {
-        count(-(block.size() as isize));
-        // SAFETY: the caller keeps `dealloc`'s contract.
-        unsafe { System.dealloc(start, block) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most bytes `work` held at once, beyond what was held before.
-fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.get();
-    MOST.set(before);
-    let result = work();
-    (result, usize::try_from(MOST.get() - before).unwrap_or(0))
-}
 
 /// The largest parse result, against the limit for a file of `size` bytes.
 fn check(bytes: Vec<u8>, what: impl Fn() -> String) {

@@ -22,7 +22,7 @@ impl fmt::Debug for EngineCollector {
 }
 
 /// A metric's name, its help, and how it is read.
-type Reading<T = Load> = (&'static str, &'static str, fn(&T) -> f64);
+pub(crate) type Reading<T = Load> = (&'static str, &'static str, fn(&T) -> f64);
 
 /// Gauges of a load.
 const GAUGES: &[Reading] = &[
@@ -147,11 +147,11 @@ type Source<'a, T> = (Vec<Label<'a>>, &'a T);
 type Label<'a> = (&'a str, &'a str);
 
 /// What a scrape gets.
-struct Page<'a>(DescriptorEncoder<'a>);
+pub(crate) struct Page<'a>(pub(crate) DescriptorEncoder<'a>);
 
 impl Page<'_> {
     /// Writes metrics of one kind, each with a value per source, under the source's labels.
-    fn write<T>(
+    pub(crate) fn write<T>(
         &mut self,
         kind: MetricType,
         readings: &[Reading<T>],

@@ -35,7 +35,22 @@ pub(crate) enum ApiError {
     ContextLength(#[from] ContextLength),
     #[error("the model '{0}' does not exist; GET /v1/models lists those that do")]
     UnknownModel(String),
-    #[error("there is no {0} here; see /v1/models, /v1/chat/completions and /v1/completions")]
+    #[error(
+        "the model '{0}' can't make embeddings: no embedding model is loaded here; \
+         `motet serve --embedding-model FOLDER` loads one"
+    )]
+    NoEmbeddingModel(String),
+    #[error("the model '{asked}' does not exist or can't make embeddings; use '{served}'")]
+    OtherEmbeddingModel { asked: String, served: String },
+    #[error(
+        "{whose} maximum context length is {limit} tokens. However, '{param}' has {tokens}; shorten or split it"
+    )]
+    InputTooLong { param: String, tokens: usize, limit: u32, whose: &'static str },
+    #[error("{waiting_tokens} tokens wait to be embedded already; try again in {seconds} s")]
+    EmbeddingQueueFull { waiting_tokens: u64, seconds: u32 },
+    #[error("the embedding model gave a vector that is not finite; its weights are damaged")]
+    EmbeddingFailed,
+    #[error("there is no {0} here; see /v1/models, /v1/chat/completions, /v1/completions and /v1/embeddings")]
     UnknownRoute(String),
     #[error("{0} is not allowed here; the Allow header lists what is")]
     MethodNotAllowed(http::Method),
@@ -127,6 +142,17 @@ impl ApiError {
             Self::ContextLength(error) => {
                 invalid(S::BAD_REQUEST, "context_length_exceeded", Some(error.param))
             }
+            Self::NoEmbeddingModel(_) | Self::OtherEmbeddingModel { .. } => {
+                invalid(S::NOT_FOUND, "model_not_found", Some("model"))
+            }
+            Self::InputTooLong { param, .. } => {
+                invalid(S::BAD_REQUEST, "context_length_exceeded", Some(param))
+            }
+            Self::EmbeddingQueueFull { seconds, .. } => {
+                let wait = Duration::from_secs(u64::from(*seconds).max(1));
+                server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(wait))
+            }
+            Self::EmbeddingFailed => server(S::INTERNAL_SERVER_ERROR, "reply_failed", None),
             Self::UnknownModel(_) => invalid(S::NOT_FOUND, "model_not_found", Some("model")),
             Self::UnknownRoute(_) => invalid(S::NOT_FOUND, "unknown_url", None),
             Self::MethodNotAllowed(_) => invalid(S::METHOD_NOT_ALLOWED, "method_not_allowed", None),

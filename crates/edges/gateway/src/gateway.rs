@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use motet_text::{ChatTemplate, Tokenizer};
 use motet_types::Backend;
+use tokio::sync::watch;
 
 use crate::catalogue::{Catalogue, CatalogueSender, ModelCard, State};
 use crate::config::GatewayConfig;
+use crate::embeddings::EmbeddingModel;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::null_content;
@@ -42,6 +44,9 @@ pub(crate) struct Served {
     pub(crate) takes_null_content: bool,
 }
 
+/// The embedding model, where one is served.
+pub(crate) type EmbeddingSlot = Option<Arc<EmbeddingModel>>;
+
 /// The HTTP server's state. Make a [`router`](Gateway::router) of it and serve that at once; requests
 /// for a model get 503 until it [is ready](Gateway::set_ready).
 pub struct Gateway {
@@ -49,6 +54,7 @@ pub struct Gateway {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
     models: CatalogueSender,
+    embedding: watch::Sender<EmbeddingSlot>,
 }
 
 impl Gateway {
@@ -61,9 +67,10 @@ impl Gateway {
     /// ready is whether the server is.
     pub fn with_models(config: GatewayConfig, cards: Vec<ModelCard>) -> Arc<Self> {
         let models = CatalogueSender::new(Catalogue::new(cards));
-        let metrics = Metrics::new(models.subscribe());
+        let embedding = watch::Sender::new(None);
+        let metrics = Metrics::new(models.subscribe(), embedding.subscribe());
         let workers = Workers::new(&config);
-        Arc::new(Self { config, metrics: Arc::new(metrics), workers, models })
+        Arc::new(Self { config, metrics: Arc::new(metrics), workers, models, embedding })
     }
 
     /// Serves `model` as the default one from now on. Call it after one real generation has run.
@@ -82,6 +89,15 @@ impl Gateway {
         let card = self.models.borrow().card(index);
         let served = Served { model, card, index, fingerprint, lanes, takes_null_content };
         self.models.send_modify(|models| models.set(index, State::Ready(Arc::new(served))));
+    }
+
+    /// Serves embeddings of `model` from now on.
+    pub fn set_embedding_model(&self, model: EmbeddingModel) {
+        self.embedding.send_replace(Some(Arc::new(model)));
+    }
+
+    pub(crate) fn embedding_model(&self) -> EmbeddingSlot {
+        self.embedding.borrow().clone()
     }
 
     /// There is no default model, or none that works: `why` is for the operator and is shown to clients.

@@ -18,7 +18,7 @@ use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
 use crate::{body, choosing, ids, stream};
 
 /// Names parameters of the request that this API does not know and ignored, so that a typo shows.
-const IGNORED_PARAMETERS: HeaderName = HeaderName::from_static("x-motet-ignored-parameters");
+pub(crate) const IGNORED_PARAMETERS: HeaderName = HeaderName::from_static("x-motet-ignored-parameters");
 /// Most names in that header.
 const MAX_IGNORED: usize = 16;
 
@@ -105,9 +105,9 @@ async fn permit(gateway: &Gateway, job: &Job, sender: &Sender) -> Result<Option<
 
 /// Who sent a request, and when.
 pub(crate) struct Sender {
-    caller: Arc<Caller>,
-    request_id: String,
-    accepted: Instant,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) request_id: String,
+    pub(crate) accepted: Instant,
 }
 
 impl<S: Sync> FromRequestParts<S> for Sender {
@@ -148,7 +148,7 @@ async fn collect(reply: &mut Reply) -> Result<Vec<Collected>, ApiError> {
     choices.into_iter().map(ended).collect()
 }
 
-fn ignored(names: &[String]) -> Option<HeaderValue> {
+pub(crate) fn ignored(names: &[String]) -> Option<HeaderValue> {
     let is_name =
         |name: &&str| name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let names: Vec<&str> = names.iter().map(String::as_str).filter(is_name).take(MAX_IGNORED).collect();

@@ -131,7 +131,11 @@ pub(crate) async fn models(
 ) -> Json<ModelList> {
     let catalogue = gateway.catalogue();
     let usable = catalogue.ready().filter(|served| caller.may_use(&served.model.id));
-    Json(ModelList::new(usable.map(|served| served.object()).collect()))
+    let objects = usable.map(|served| served.object());
+    // Behind the models that generate, which clients without a choice of their own take.
+    let embedding = gateway.embedding_model().filter(|model| caller.may_use(&model.id));
+    let embedding = embedding.filter(|_| catalogue.ready().next().is_some());
+    Json(ModelList::new(objects.chain(embedding.iter().map(|model| model.object())).collect()))
 }
 
 /// `GET /v1/models/{id}`, with or without its slashes encoded. An alias or a role gives the model it stands for.
@@ -140,10 +144,13 @@ pub(crate) async fn model(
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelObject>, ApiError> {
-    let catalogue = gateway.catalogue();
-    catalogue.check_any_ready()?;
+    let (catalogue, embedding) = (gateway.catalogue(), gateway.embedding_model());
     // What does not decode to text is no model's name.
     let Ok(Path(id)) = id else { return Err(ApiError::UnknownModel("\u{fffd}".into())) };
+    if let Some(model) = embedding.filter(|model| model.id == id && caller.may_use(&id)) {
+        return Ok(Json(model.object()));
+    }
+    catalogue.check_any_ready()?;
     let (served, _) = catalogue.choose(&id, &caller, Pressure::default(), Facts::default)?;
     Ok(Json(served.object()))
 }

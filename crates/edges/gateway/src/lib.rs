@@ -14,6 +14,8 @@
 //! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
 //!    body.
 //!
+//! `embeddings` goes the same way with a model of its own, and waits for all vectors of a request.
+//!
 //! **Cancelling.** Whoever holds the [`Reply`](reply::Reply) holds the backend's event streams, and
 //! dropping them cancels. The holder is the response body of a stream, else the handler's future; the
 //! HTTP server drops either when the client leaves. Nothing spawned holds them.
@@ -26,6 +28,8 @@ mod body;
 mod catalogue;
 mod choosing;
 mod config;
+mod embed_metrics;
+mod embeddings;
 mod engine_metrics;
 mod error;
 mod gateway;
@@ -49,6 +53,7 @@ pub use access::{
 };
 pub use catalogue::ModelCard;
 pub use config::{Clock, Entropy, GatewayConfig, Lanes};
+pub use embeddings::EmbeddingModel;
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
 pub use observe::RequestId;

@@ -8,7 +8,9 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::catalogue::Catalogue;
+use crate::embed_metrics::EmbedCollector;
 use crate::engine_metrics::EngineCollector;
+use crate::gateway::EmbeddingSlot;
 
 /// Upper ends of the buckets of the time to the first token, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 14] =
@@ -50,9 +52,10 @@ struct LaneLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(models: watch::Receiver<Catalogue>) -> Self {
+    pub(crate) fn new(models: watch::Receiver<Catalogue>, embedding: watch::Receiver<EmbeddingSlot>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(EngineCollector(models)));
+        registry.register_collector(Box::new(EmbedCollector(embedding)));
         let requests = Family::default();
         let first_token = ByLane::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BUCKETS));
         let inter_token = ByLane::new_with_constructor(|| Histogram::new(INTER_TOKEN_BUCKETS));

@@ -13,7 +13,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::observe::{observe, on_panic};
-use crate::{access, body, handlers, health, host, web};
+use crate::{access, body, embeddings, handlers, health, host, web};
 
 /// Routes that other parts of the server bring; they have the gateway's ids, counts, limits on hosts and panics around
 /// them.
@@ -76,6 +76,7 @@ fn inference() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/v1/chat/completions", post(handlers::chat))
         .route("/v1/completions", post(handlers::completions))
+        .route("/v1/embeddings", post(embeddings::embeddings))
 }
 
 /// The OpenAPI document of all routes, as it is sent.

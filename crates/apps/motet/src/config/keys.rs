@@ -23,8 +23,14 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
 }
 
 /// Every key that has one value; `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]` are lists.
-pub(crate) const KEYS: [Key; 29] = [
+pub(crate) const KEYS: [Key; 30] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
+    key(
+        "embedding_model",
+        "--embedding-model",
+        "",
+        "folder of a BERT model for /v1/embeddings, named like the folder; empty: none",
+    ),
     key("server.host", "--host", "127.0.0.1", "address to listen on"),
     key("server.port", "--port", "8080", "port to listen on; 0 takes a free one"),
     key(

@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) model: ModelRef,
     /// What a server serves: at least one, the first is the default model.
     pub(crate) models: Vec<ModelSettings>,
+    /// Folder of the model for embeddings.
+    pub(crate) embedding_model: Option<PathBuf>,
     pub(crate) host: IpAddr,
     pub(crate) port: u16,
     pub(crate) engine: EngineSettings,
@@ -136,6 +138,9 @@ impl Config {
     pub(crate) fn resolve(raw: &RawConfig) -> Result<Self, ConfigError> {
         let mut reader = Reader { raw, settings: Vec::new() };
         let named = reader.read("model", values::model)?;
+        let embedding_model = reader.read("embedding_model", |text| {
+            Ok(Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty()))
+        })?;
         let host = reader.read("server.host", values::host)?;
         let port = reader.read("server.port", values::port)?;
         let accounts = AccountSettings {
@@ -186,6 +191,7 @@ impl Config {
         Ok(Self {
             model,
             models,
+            embedding_model,
             host,
             port,
             engine,

@@ -53,6 +53,26 @@ fn strangers_are_refused() {
 }
 
 #[test]
+fn embedding_models_that_are_none() {
+    let world = World::new();
+    let model = world.model();
+    let serve = |folder: &str, part: &str| {
+        let args = ["serve", "--port", "0", "--model", &model, "--embedding-model", folder];
+        let (code, _, err) = world.run(&args);
+        assert_eq!(code, 2, "{folder}: {err}");
+        let last = err.lines().last().unwrap_or_default();
+        assert!(last.starts_with("error: embedding_model: ") && last.contains(part), "{err}");
+    };
+    serve("/no/such/folder", "there is neither this file nor vocab.txt; name the folder");
+    serve("/", "does not end in a folder's name");
+    let folder = world.home.path().join("tiny");
+    motet_testkit::TinyBert::default().write(&folder);
+    serve(folder.to_str().unwrap(), "it has the same name as model, tiny");
+    fs::write(folder.join("model.safetensors"), [0; 4]).unwrap();
+    serve(folder.to_str().unwrap(), "the header's length is not there");
+}
+
+#[test]
 fn a_busy_port() {
     let world = World::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

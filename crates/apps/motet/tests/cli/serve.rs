@@ -122,6 +122,30 @@ fn a_prompt_that_comes_again_is_found_in_the_cache() {
 }
 
 #[test]
+fn embeddings_of_a_model_beside() {
+    let world = World::new();
+    let folder = world.home.path().join("tiny-bert");
+    motet_testkit::TinyBert::default().write(&folder);
+    let server = Server::start(&world, &world.model.path(), &["--embedding-model", folder.to_str().unwrap()]);
+    server.line("Embeddings: tiny-bert gives vectors of 24 numbers");
+    server.line("Ready: ");
+    let models = server.get("/v1/models").body;
+    assert!(models.contains("\"tiny\"") && models.contains("\"tiny-bert\""), "{models}");
+    let embed = |input: serde_json::Value| {
+        let body = json!({ "model": "tiny-bert", "input": input });
+        let answer = server.post("/v1/embeddings", &body).read();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        serde_json::from_str::<serde_json::Value>(&answer.body).unwrap()
+    };
+    let two = embed(json!(["the cat", "a dog"]));
+    assert_eq!(two["usage"]["total_tokens"], 8);
+    assert_eq!(embed(json!("a dog"))["data"][0]["embedding"], two["data"][1]["embedding"]);
+    assert_eq!(server.metric("motet_embedding_tokens_total"), 12.0);
+    let chat = server.post("/v1/embeddings", &json!({ "model": "tiny", "input": "x" })).read();
+    assert!(chat.status == 404 && chat.body.contains("use 'tiny-bert'"), "{}", chat.body);
+}
+
+#[test]
 fn keys_and_values_may_be_int8() {
     let world = World::new();
     let server = Server::start(&world, &world.model.path(), &["--kv-format", "int8"]);

@@ -9,3 +9,4 @@ mod prompt;
 mod reply;
 mod tiny;
 mod tokenizer;
+mod wordpiece;

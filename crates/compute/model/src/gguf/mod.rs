@@ -16,7 +16,7 @@ mod folder;
 mod header;
 mod index;
 mod metadata;
-mod source;
+pub(crate) mod source;
 mod split;
 mod tensor_type;
 mod tensors;

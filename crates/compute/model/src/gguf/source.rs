@@ -10,7 +10,7 @@ use super::error::{GgufError, one_line};
 
 /// One file of a model.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The file as it was given, fit for a message.
     pub name: String,
     bytes: Bytes,
@@ -23,12 +23,12 @@ enum Bytes {
 }
 
 impl Source {
-    pub(super) fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
+    pub(crate) fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
         Source { name: one_line(name), bytes: Bytes::Owned(bytes) }
     }
 
     /// Maps a regular file. Anything else (a pipe, a device) is refused, since opening it could block.
-    pub(super) fn open(path: &Path) -> Result<Self, GgufError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, GgufError> {
         let name = one_line(&path.to_string_lossy());
         let io = |action| {
             let file = name.clone();
@@ -53,7 +53,7 @@ impl Source {
         Ok(Source { name, bytes: Bytes::Mapped { map, file, modified } })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped { map, .. } => map,
             Bytes::Owned(bytes) => bytes,
@@ -63,7 +63,7 @@ impl Source {
     /// Gives back the memory of pages that were read; reading them again takes them from the system's cache of the
     /// file, or from the file. A hint: a system that refuses it keeps them.
     #[allow(unsafe_code)]
-    pub(super) fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         #[cfg(unix)]
         if let Bytes::Mapped { map, .. } = &self.bytes {
             // SAFETY: the map is read-only and of a file, so that dropped pages come back as the file has them.
@@ -72,7 +72,7 @@ impl Source {
     }
 
     /// Refuses a file that has another size or modification time than when it was opened.
-    pub(super) fn check_unchanged(&self) -> Result<(), GgufError> {
+    pub(crate) fn check_unchanged(&self) -> Result<(), GgufError> {
         let Bytes::Mapped { map, file, modified } = &self.bytes else { return Ok(()) };
         let same = |now: &Metadata| now.len() == map.len() as u64 && now.modified().ok() == *modified;
         match file.metadata() {
