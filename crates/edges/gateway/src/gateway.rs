@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use motet_fleet::Rung;
 use motet_protocol::ModelObject;
 use motet_text::{ChatTemplate, Tokenizer};
 use motet_types::Backend;
@@ -10,6 +11,7 @@ use crate::error::ApiError;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::null_content;
+use crate::overload::Overload;
 use crate::prepare::Workers;
 
 /// A model that can be served, and everything that serving it needs.
@@ -36,6 +38,8 @@ pub(crate) struct Served {
     pub(crate) lanes: Vec<String>,
     /// Whether the template takes messages without content.
     pub(crate) takes_null_content: bool,
+    /// What is given up when there is too much to do.
+    pub(crate) overload: Overload,
 }
 
 /// Whether there is a model to serve.
@@ -55,6 +59,7 @@ pub struct Gateway {
     pub(crate) config: GatewayConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
+    pub(crate) rung: watch::Sender<Rung>,
     state: watch::Sender<State>,
 }
 
@@ -64,7 +69,8 @@ impl Gateway {
         let state = watch::Sender::new(State::Loading);
         let metrics = Metrics::new(state.subscribe());
         let workers = Workers::new(&config);
-        Arc::new(Self { config, metrics: Arc::new(metrics), workers, state })
+        let rung = watch::Sender::new(Rung::Normal);
+        Arc::new(Self { config, metrics: Arc::new(metrics), workers, rung, state })
     }
 
     /// Serves `model` from now on. Call it after one real generation has run.
@@ -74,14 +80,20 @@ impl Gateway {
         let fingerprint =
             ids::fingerprint(&[env!("CARGO_PKG_VERSION"), &model.id, &model.created.to_string(), &shape]);
         let takes_null_content = model.template.as_deref().is_none_or(null_content::is_taken_by);
-        let lanes = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
-        let served = Served { model, fingerprint, lanes, takes_null_content };
+        let lanes: Vec<_> = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
+        let overload = Overload::new(self.config.overload.clone(), lanes.len());
+        let served = Served { model, fingerprint, lanes, takes_null_content, overload };
         self.state.send_replace(State::Ready(Arc::new(served)));
     }
 
     /// There is no model, or none that works: `why` is for the operator and is shown to clients.
     pub fn set_failed(&self, why: String) {
         self.state.send_replace(State::Failed(why));
+    }
+
+    /// Where the ladder stands; see [`watch_load`](Self::watch_load).
+    pub fn rung(&self) -> watch::Receiver<Rung> {
+        self.rung.subscribe()
     }
 
     pub(crate) fn state(&self) -> State {
@@ -105,6 +117,11 @@ impl Gateway {
 }
 
 impl Served {
+    /// A lane's name; empty where there is no such lane.
+    pub(crate) fn lane_name(&self, lane: usize) -> &str {
+        self.lanes.get(lane).map_or("", String::as_str)
+    }
+
     pub(crate) fn object(&self) -> ModelObject {
         let context = self.model.backend.model().context_length;
         ModelObject::new(&self.model.id, self.model.created, context)

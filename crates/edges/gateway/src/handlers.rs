@@ -9,9 +9,10 @@ use motet_protocol::Streaming;
 use tokio::time::Instant;
 
 use crate::access::{Ask, Caller, Permit, RateLimits};
-use crate::error::ApiError;
+use crate::error::{ApiError, DEGRADED};
 use crate::gateway::{Gateway, Served};
 use crate::observe::RequestId;
+use crate::overload::{Comer, Entry, Notices, Tries, peek_tier};
 use crate::prepare::{self, Job};
 use crate::reply::{Reply, note_down};
 use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
@@ -19,6 +20,8 @@ use crate::{body, ids, stream};
 
 /// Names parameters of the request that this API does not know and ignored, so that a typo shows.
 const IGNORED_PARAMETERS: HeaderName = HeaderName::from_static("x-motet-ignored-parameters");
+/// How OpenAI's clients say how often they have tried before.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 /// Most names in that header.
 const MAX_IGNORED: usize = 16;
 
@@ -30,10 +33,11 @@ pub(crate) async fn chat(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (served, bytes) = receive(&gateway, &headers, body).await?;
+    let entry = admit(&gateway, &served, &sender, &bytes)?;
     let now = gateway.unix_seconds();
     let caller = Arc::clone(&sender.caller);
     let job = gateway.workers.run(bytes.len(), move || prepare::chat((served, caller), &bytes, now)).await?;
-    answer(gateway, job, sender, "chatcmpl-", Chat).await
+    answer(gateway, job, (sender, entry), "chatcmpl-", Chat).await
 }
 
 /// `POST /v1/completions`.
@@ -44,9 +48,10 @@ pub(crate) async fn completions(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (served, bytes) = receive(&gateway, &headers, body).await?;
+    let entry = admit(&gateway, &served, &sender, &bytes)?;
     let caller = Arc::clone(&sender.caller);
     let job = gateway.workers.run(bytes.len(), move || prepare::completion((served, caller), &bytes)).await?;
-    answer(gateway, job, sender, "cmpl-", TextCompletion).await
+    answer(gateway, job, (sender, entry), "cmpl-", TextCompletion).await
 }
 
 /// The model, and the request's body. It is read even when there is no model: see [`body::refuse`].
@@ -59,17 +64,33 @@ async fn receive(
     Ok((gateway.served()?, bytes?))
 }
 
+/// Lets a request in, before it waits for anything.
+fn admit(gateway: &Gateway, served: &Served, sender: &Sender, bytes: &[u8]) -> Result<Entry, ApiError> {
+    let lanes = gateway.config.lanes;
+    let tier = lanes.background.and_then(|_| peek_tier(bytes));
+    let (_, lane) = lanes.choose(tier, &sender.caller);
+    gateway.admit(served, lane, &Comer { caller: &sender.caller, bytes, tries: sender.tries })
+}
+
 /// Submits a job and answers with events or with one body.
 async fn answer<S: Shape>(
     gateway: Arc<Gateway>,
-    job: Job,
-    sender: Sender,
+    mut job: Job,
+    (sender, mut entry): (Sender, Entry),
     prefix: &str,
     shape: impl FnOnce(Envelope) -> S,
 ) -> Result<Response, ApiError> {
+    let (_, lane) = gateway.config.lanes.choose(job.generation.service_tier, &sender.caller);
+    if lane != entry.lane {
+        // Its tier was written in an unusual way. It has been read, so there is no body to know it by.
+        let comer = Comer { caller: &sender.caller, bytes: &[], tries: sender.tries };
+        entry = gateway.admit(&job.served, lane, &comer)?;
+    }
+    job.short_output = gateway.short_output(&entry);
     let permit = permit(&gateway, &job, &sender).await?;
     let limits = permit.as_ref().map_or(RateLimits::default(), |permit| permit.limits());
-    let reply = Reply::start(&gateway, &job, sender.accepted, permit)?;
+    let notices = Notices::new(&job.served, &entry, &job);
+    let reply = Reply::start(&gateway, &job, &entry, sender.accepted, permit)?;
     let generation = &job.generation;
     let shape = shape(Envelope {
         id: ids::fresh(prefix, &gateway.config.entropy),
@@ -82,11 +103,12 @@ async fn answer<S: Shape>(
             .map(|tier| gateway.config.lanes.choose(Some(tier), &sender.caller).0),
     });
     let mut response = if generation.streaming.is_on() {
-        stream::respond(gateway, reply, shape)
+        stream::respond(gateway, reply, shape, notices)
     } else {
         whole(&gateway, reply, generation.n, &shape).await?
     };
     limits.write(response.headers_mut());
+    response.headers_mut().extend(entry.degraded(&job).map(|what| (DEGRADED, what)));
     if let Some(names) = ignored(&generation.unknown) {
         response.headers_mut().insert(IGNORED_PARAMETERS, names);
     }
@@ -110,6 +132,7 @@ pub(crate) struct Sender {
     caller: Arc<Caller>,
     request_id: String,
     accepted: Instant,
+    tries: Tries,
 }
 
 impl<S: Sync> FromRequestParts<S> for Sender {
@@ -119,7 +142,9 @@ impl<S: Sync> FromRequestParts<S> for Sender {
         // Both were put there by the layers around every route that has a sender.
         let caller = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
         let RequestId(request_id) = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
-        Ok(Self { caller, request_id, accepted: Instant::now() })
+        let retries = parts.headers.get(RETRY_COUNT).is_some_and(|count| count != "0");
+        let tries = if retries { Tries::Again } else { Tries::First };
+        Ok(Self { caller, request_id, accepted: Instant::now(), tries })
     }
 }
 

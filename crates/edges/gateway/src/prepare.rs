@@ -69,6 +69,8 @@ pub(crate) struct Job {
     pub(crate) prompts: Vec<Vec<TokenId>>,
     /// What errors call the prompt: `messages` or `prompt`.
     pub(crate) param: &'static str,
+    /// Most tokens of a reply if the request names no limit, while replies are shortened.
+    pub(crate) short_output: Option<u32>,
 }
 
 /// Reads a chat request. `now` is in Unix seconds.
@@ -95,7 +97,7 @@ pub(crate) fn chat(
     let tokens = template.prompt(&served.model.tokenizer, &input);
     let tokens = tokens.map_err(|error| ApiError::Template(error.to_string()))?;
     let (generation, prompts) = (request.generation, vec![tokens]);
-    Job { served, caller, generation, prompts, param: "messages" }.checked()
+    Job { served, caller, generation, prompts, param: "messages", short_output: None }.checked()
 }
 
 /// Reads a completion request.
@@ -107,7 +109,8 @@ pub(crate) fn completion((served, caller): (Arc<Served>, Arc<Caller>), body: &[u
         Prompt::Tokens { path, ids } => check_ids(&served, &path, ids),
     };
     let prompts = request.prompts.into_iter().map(tokenize).collect::<Result<_, ApiError>>()?;
-    Job { served, caller, generation: request.generation, prompts, param: "prompt" }.checked()
+    let generation = request.generation;
+    Job { served, caller, generation, prompts, param: "prompt", short_output: None }.checked()
 }
 
 /// A model that the caller may not use is one that doesn't exist for it.
@@ -162,6 +165,21 @@ impl Job {
             (Some(most), _) => Ok(room.min(most)),
             (None, _) => Ok(room),
         }
+        .map(|room| room.min(self.short_limit().unwrap_or(room)))
+    }
+
+    /// The limit that replies are shortened to, where the request names none itself.
+    fn short_limit(&self) -> Option<u32> {
+        let Generation { max_tokens, min_tokens, .. } = self.generation;
+        self.short_output.filter(|_| max_tokens.is_none()).map(|limit| limit.max(min_tokens))
+    }
+
+    /// The limit that replies are shortened to, if that makes a difference to one of them.
+    pub(crate) fn shortened(&self) -> Option<u32> {
+        let limit = self.short_limit()?;
+        let most = self.caller.max_output.unwrap_or(u32::MAX);
+        let left = |prompt: &Vec<TokenId>| self.context_limit().saturating_sub(prompt.len() as u32);
+        self.prompts.iter().any(|prompt| left(prompt).min(most) > limit).then_some(limit)
     }
 
     /// Most tokens of prompt and reply: what the model can read, or less where the caller may.
