@@ -163,6 +163,30 @@ pub(crate) struct BatchArgs {
     cache_spill_age: Option<String>,
 }
 
+/// What is given up when there is too much to do.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Overload")]
+pub(crate) struct LadderArgs {
+    /// When paid lanes have to wait, give the others less, step by step: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    ladder: Option<String>,
+    /// Give up more when paid requests wait for this part of their promise [default: 0.7]
+    #[arg(long, value_name = "PART")]
+    ladder_up: Option<String>,
+    /// Give up less when they wait for less than this part [default: 0.3]
+    #[arg(long, value_name = "PART")]
+    ladder_down: Option<String>,
+    /// How long it takes until more is given up [default: 2s]
+    #[arg(long, value_name = "TIME")]
+    ladder_climb_after: Option<String>,
+    /// How long it takes until less is given up [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    ladder_descend_after: Option<String>,
+    /// Most tokens of shortened replies, where the request names no limit [default: 512]
+    #[arg(long, value_name = "N")]
+    ladder_short_output: Option<String>,
+}
+
 /// How tokens are drawn.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sampling")]
@@ -224,6 +248,8 @@ pub(crate) struct ServeArgs {
     no_auth: bool,
     #[command(flatten)]
     batch: BatchArgs,
+    #[command(flatten)]
+    ladder: LadderArgs,
 }
 
 /// `motet chat`.
@@ -303,6 +329,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     batch: BatchArgs,
     #[command(flatten)]
+    ladder: LadderArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
 }
 
@@ -316,6 +344,7 @@ impl Cli {
                 all.extend(args.listen.flags());
                 all.extend(args.engine.flags());
                 all.extend(args.batch.flags());
+                all.extend(args.ladder.flags());
             }
             Command::Chat(args) => {
                 all.extend(args.engine.flags());
@@ -329,6 +358,7 @@ impl Cli {
                 all.extend(args.listen.flags());
                 all.extend(args.engine.flags());
                 all.extend(args.batch.flags());
+                all.extend(args.ladder.flags());
                 all.extend(args.sampling.flags());
             }
             Command::Bench(command) => all.extend(command.flags()),
@@ -382,6 +412,19 @@ impl BatchArgs {
             ("engine.cache_spill", &self.cache_spill),
             ("engine.cache_spill_folder", &self.cache_spill_folder),
             ("engine.cache_spill_age", &self.cache_spill_age),
+        ]
+    }
+}
+
+impl LadderArgs {
+    fn flags(&self) -> [Flag<'_>; 6] {
+        [
+            ("ladder.enabled", &self.ladder),
+            ("ladder.up", &self.ladder_up),
+            ("ladder.down", &self.ladder_down),
+            ("ladder.climb_after", &self.ladder_climb_after),
+            ("ladder.descend_after", &self.ladder_descend_after),
+            ("ladder.short_output", &self.ladder_short_output),
         ]
     }
 }

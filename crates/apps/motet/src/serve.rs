@@ -41,10 +41,18 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key is what a foreign page does not have; without keys the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
-    let gateway = Gateway::new(GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() });
+    let overload = config.overload.clone();
+    let gateway = Gateway::new(GatewayConfig { lanes, access, hosts, overload, ..GatewayConfig::default() });
     let engine = EngineSlot::default();
     let limits = ConnectionLimits::default();
     let serving = motet_gateway::serve(listener, gateway.router(), limits, drained(engine.clone()));
+    // The load is looked at until the server has ended, and no longer.
+    let serving = async {
+        tokio::select! {
+            ended = serving => ended,
+            () = gateway.watch_load() => Ok(()),
+        }
+    };
     tokio::pin!(serving);
     let model = load_into(&gateway, config, address, &engine);
     tokio::pin!(model);

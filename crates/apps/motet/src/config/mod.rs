@@ -6,6 +6,7 @@
 //! for `[[lanes]]` and `[[tiers]]`, which are lists.
 
 mod keys;
+mod ladder;
 mod lanes;
 mod memory;
 mod raw;
