@@ -167,6 +167,30 @@ pub(crate) struct BatchArgs {
     cache_spill_age: Option<String>,
 }
 
+/// What is given up when there is too much to do.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Overload")]
+pub(crate) struct LadderArgs {
+    /// When paid lanes have to wait, give the others less, step by step: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    ladder: Option<String>,
+    /// Give up more when paid requests wait for this part of their promise [default: 0.7]
+    #[arg(long, value_name = "PART")]
+    ladder_up: Option<String>,
+    /// Give up less when they wait for less than this part [default: 0.3]
+    #[arg(long, value_name = "PART")]
+    ladder_down: Option<String>,
+    /// How long it takes until more is given up [default: 2s]
+    #[arg(long, value_name = "TIME")]
+    ladder_climb_after: Option<String>,
+    /// How long it takes until less is given up [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    ladder_descend_after: Option<String>,
+    /// Most tokens of shortened replies, where the request names no limit [default: 512]
+    #[arg(long, value_name = "N")]
+    ladder_short_output: Option<String>,
+}
+
 /// How tokens are drawn.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sampling")]
@@ -252,6 +276,8 @@ pub(crate) struct ServeArgs {
     batch: BatchArgs,
     #[command(flatten)]
     files: FileArgs,
+    #[command(flatten)]
+    ladder: LadderArgs,
 }
 
 /// `motet chat`.
@@ -333,6 +359,8 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
+    ladder: LadderArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
 }
 
@@ -347,6 +375,7 @@ impl Cli {
                 all.extend(args.engine.flags());
                 all.extend(args.batch.flags());
                 all.extend(args.files.flags());
+                all.extend(args.ladder.flags());
             }
             Command::Chat(args) => {
                 all.extend(args.engine.flags());
@@ -361,6 +390,7 @@ impl Cli {
                 all.extend(args.engine.flags());
                 all.extend(args.batch.flags());
                 all.extend(args.files.flags());
+                all.extend(args.ladder.flags());
                 all.extend(args.sampling.flags());
             }
             Command::Bench(command) => all.extend(command.flags()),
@@ -426,6 +456,19 @@ impl FileArgs {
             ("files.max_bytes", &self.files_max),
             ("files.batch_lines", &self.batch_lines),
             ("files.keep_output", &self.keep_output),
+        ]
+    }
+}
+
+impl LadderArgs {
+    fn flags(&self) -> [Flag<'_>; 6] {
+        [
+            ("ladder.enabled", &self.ladder),
+            ("ladder.up", &self.ladder_up),
+            ("ladder.down", &self.ladder_down),
+            ("ladder.climb_after", &self.ladder_climb_after),
+            ("ladder.descend_after", &self.ladder_descend_after),
+            ("ladder.short_output", &self.ladder_short_output),
         ]
     }
 }

@@ -60,13 +60,21 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key or a token is what a foreign page does not have; without accounts the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
-    let gateway_config = GatewayConfig { lanes, access, hosts, ..GatewayConfig::default() };
+    let overload = config.overload.clone();
+    let gateway_config = GatewayConfig { lanes, access, hosts, overload, ..GatewayConfig::default() };
     let gateway = Gateway::with_models(gateway_config, config.models.iter().map(card).collect());
     let computing = Arc::<Computing>::default();
     let limits = ConnectionLimits::default();
     let (stopping, is_stopping) = oneshot::channel();
     let shutdown = drained(Arc::clone(&computing), stopping);
     let serving = motet_gateway::serve(listener, gateway.router_with(routes), limits, shutdown);
+    // The load is looked at until the server has ended, and no longer.
+    let serving = async {
+        tokio::select! {
+            ended = serving => ended,
+            () = gateway.watch_load() => Ok(()),
+        }
+    };
     tokio::pin!(serving);
     let models = load_all(&gateway, config, address, &computing);
     tokio::pin!(models);

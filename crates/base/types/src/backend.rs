@@ -22,6 +22,12 @@ pub trait Backend: Send + Sync {
 
     /// What it is doing now.
     fn load(&self) -> Load;
+
+    /// Whether background lanes start nothing of what waits in them, until told otherwise. What they have running may
+    /// go on. A backend without such lanes has nothing to do.
+    fn pause_background(&self, is_paused: bool) {
+        let _ = is_paused;
+    }
 }
 
 /// What callers need to know of a model to build requests for it.
@@ -97,6 +103,16 @@ pub struct LaneLoad {
     pub prompt_tokens: u64,
     /// Counter: tokens generated.
     pub output_tokens: u64,
+    /// Counter: sequences that left the line for the batch for the first time.
+    pub started: u64,
+    /// Most sequences that may wait; 0: not known.
+    pub waiting_limit: u32,
+    /// When first tokens should come at the latest, for requests that are not patient.
+    pub ttft_promise: Option<Duration>,
+    /// What is before a newcomer, in time.
+    pub wait: Duration,
+    /// Time that the lane takes for one more request, with work enough for all its places.
+    pub pace: Duration,
 }
 
 /// Why a request was not taken.

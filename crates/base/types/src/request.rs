@@ -35,6 +35,8 @@ pub struct Origin {
     pub lane: usize,
     /// Divides the tenant's cache further, as the client asked (`prompt_cache_key`).
     pub cache_namespace: Option<String>,
+    /// Whether it waits longer than its lane promises, so that only a full line refuses it.
+    pub is_patient: bool,
 }
 
 /// How a token is drawn from logits. Transforms apply in the order of the fields, then the token is

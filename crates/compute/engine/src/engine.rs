@@ -177,6 +177,7 @@ impl Backend for Engine {
             user: UserKey(request.origin.user),
             scope,
             deadline: request.deadline,
+            is_patient: request.origin.is_patient,
         };
         self.shared.submit(submission, Arrived { ids, replies })?;
         Ok(streams)
@@ -188,6 +189,10 @@ impl Backend for Engine {
 
     fn load(&self) -> Load {
         self.shared.load()
+    }
+
+    fn pause_background(&self, is_paused: bool) {
+        self.shared.pause_background(is_paused);
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use motet_sched::{Outcome, Refusal, Scheduler, StepPlan, Submission};
+use motet_sched::{Outcome, Outlook, Refusal, Scheduler, StepPlan, Submission};
 use motet_types::{LaneLoad, Load, SequenceId, SubmitError};
 
 use crate::reply::Reply;
@@ -45,7 +45,12 @@ pub(crate) struct Turn {
     pub(crate) now: Duration,
     /// The engine is closed: what has arrived is only to be ended.
     pub(crate) is_closed: bool,
+    /// All there is waits for the end of a pause; it is looked at for those who left or are past their deadline.
+    pub(crate) is_at_rest: bool,
 }
+
+/// How often what waits for the end of a pause is looked at.
+const REST: Duration = Duration::from_millis(100);
 
 impl Shared {
     pub(crate) fn new(scheduler: Scheduler) -> Self {
@@ -84,16 +89,23 @@ impl Shared {
         self.lock().scheduler.estimate(lane, prompt_tokens, 0)
     }
 
-    /// What has arrived; waits while there is nothing to do. `None`: the engine is closed.
+    /// What has arrived; waits while there is nothing to do, for a moment while nothing may be done. `None`: the engine
+    /// is closed.
     pub(crate) fn wait(&self) -> Option<Turn> {
         let mut state = self.lock();
         while state.scheduler.is_idle() && state.arrived.is_empty() && !state.is_closed {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        if state.scheduler.is_at_rest() && state.arrived.is_empty() && !state.is_closed {
+            let rested = self.changed.wait_timeout(state, REST);
+            state = rested.unwrap_or_else(PoisonError::into_inner).0;
+        }
         let arrived = std::mem::take(&mut state.arrived);
         // What arrived before the close is handed out, so that the loop can end it.
-        let is_closed = state.is_closed;
-        (!is_closed || !arrived.is_empty()).then(|| Turn { arrived, now: self.epoch.elapsed(), is_closed })
+        let (is_closed, is_empty) = (state.is_closed, arrived.is_empty());
+        let is_at_rest = state.scheduler.is_at_rest();
+        let turn = || Turn { arrived, now: self.epoch.elapsed(), is_closed, is_at_rest };
+        (!is_closed || !is_empty).then(turn)
     }
 
     /// Ends what is named and what is past its deadline, then plans. Returns the plan and the expired.
@@ -121,6 +133,11 @@ impl Shared {
         self.lock().scheduler.pool().spill_failed(spill);
     }
 
+    pub(crate) fn pause_background(&self, is_paused: bool) {
+        self.lock().scheduler.pause_background(is_paused);
+        self.changed.notify_one();
+    }
+
     pub(crate) fn drain(&self) {
         self.lock().scheduler.drain();
     }
@@ -145,6 +162,7 @@ impl Shared {
     pub(crate) fn load(&self) -> Load {
         let state = self.lock();
         let (counts, kv) = (state.scheduler.counts(), state.scheduler.pool().counts());
+        let lane = |(index, counts)| lane_load(counts, index, &state.scheduler);
         let sum =
             |of: fn(&motet_sched::LaneTotals) -> u64| counts.lanes.iter().map(|lane| of(&lane.totals)).sum();
         Load {
@@ -167,7 +185,7 @@ impl Shared {
             failed: sum(|totals| totals.failed) + state.lost,
             preemptions: sum(|totals| totals.preemptions),
             stalled_seconds: state.step_began.map_or(0.0, |began| began.elapsed().as_secs_f64()),
-            lanes: counts.lanes.into_iter().map(lane_load).collect(),
+            lanes: counts.lanes.into_iter().enumerate().map(lane).collect(),
         }
     }
 
@@ -176,13 +194,20 @@ impl Shared {
     }
 }
 
-fn lane_load(lane: motet_sched::LaneCounts) -> LaneLoad {
+fn lane_load(lane: motet_sched::LaneCounts, index: usize, scheduler: &Scheduler) -> LaneLoad {
+    let config = scheduler.lane(index);
+    let Outlook { wait, pace } = scheduler.outlook(index).unwrap_or_default();
     LaneLoad {
         running: lane.running as u32,
         waiting: lane.waiting as u32,
         preempted: lane.preempted as u32,
         prompt_tokens: lane.totals.prompt_tokens,
         output_tokens: lane.totals.output_tokens,
+        started: lane.totals.started,
+        waiting_limit: config.map_or(0, |config| u32::try_from(config.waiting).unwrap_or(u32::MAX)),
+        ttft_promise: config.and_then(|config| config.ttft_promise),
+        wait,
+        pace,
         name: lane.name,
     }
 }

@@ -82,6 +82,8 @@ impl StepLoop {
             if !plan.is_empty() {
                 self.idle_plans = 0;
                 self.step(plan)?;
+            } else if turn.is_at_rest {
+                self.idle_plans = 0;
             } else if !self.replies.is_empty() {
                 self.idle_plans += 1;
                 if self.idle_plans > IDLE_PLANS {

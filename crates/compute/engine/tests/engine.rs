@@ -492,3 +492,31 @@ fn nothing_is_left_after_ten_thousand_comings_and_goings() {
     drop(streams);
     settle(&engine);
 }
+
+#[test]
+fn a_paused_background_waits_and_is_no_standstill() {
+    let lanes = vec![LaneConfig::interactive("chat", 1), LaneConfig::background("batch")];
+    let (engine, _) =
+        engine(Setup { sched: SchedConfig { lanes, ..SchedConfig::default() }, ..Setup::default() });
+    let batch = |deadline| {
+        let origin = Origin { lane: 1, ..Origin::default() };
+        Request { origin, deadline, ..request(&[1, 2], 5) }
+    };
+    engine.pause_background(true);
+    let waiting = submit(&engine, batch(None));
+    let left = submit(&engine, batch(None));
+    // More of them than the loop has patience for where nothing can run: each is looked at and ended.
+    for _ in 0..12 {
+        let late = submit(&engine, batch(Some(Duration::ZERO)));
+        let ended = block_on(late.collect::<Vec<_>>());
+        assert_eq!(ended, [Event::Failed(ReplyError::DeadlinePassed)]);
+    }
+    drop(left);
+    assert_eq!(tokens(&events(&engine, request(&[1, 2], 5))).len(), 5, "others are served");
+    let load = engine.load();
+    assert_eq!((load.lanes[1].started, load.lanes[1].waiting, load.lanes[0].started), (0, 1, 1));
+    engine.pause_background(false);
+    assert_eq!(tokens(&block_on(waiting.collect::<Vec<_>>())).len(), 5);
+    settle(&engine);
+    assert_eq!(engine.load().lanes[1].started, 1);
+}

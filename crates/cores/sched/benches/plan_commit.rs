@@ -69,6 +69,7 @@ impl Load {
             user: UserKey(self.random() % 2000),
             scope: self.scope.clone(),
             deadline: None,
+            is_patient: false,
         };
         let _ = self.scheduler.submit(submission, self.now);
     }

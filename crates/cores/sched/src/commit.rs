@@ -8,6 +8,9 @@ use crate::sequence::{Order, Running, Sequence, Waiting};
 use crate::states::End;
 use crate::{Chunk, Next, Outcome, Scheduler, StepPlan};
 
+/// Weight of the latest step in the moving average.
+const STEP_STEP: f64 = 0.02;
+
 /// What the samples of a sequence do next.
 #[derive(Debug, Default)]
 struct Turnout {
@@ -21,6 +24,9 @@ impl Scheduler {
     pub fn commit(&mut self, plan: &StepPlan, outcome: Outcome, now: Duration) {
         let Outcome { elapsed, results, failed_fills } = outcome;
         self.cost.observe(plan.shape(), elapsed);
+        if !plan.is_empty() {
+            self.mean_step += STEP_STEP * (elapsed.as_secs_f64() - self.mean_step);
+        }
         if !failed_fills.is_empty() {
             failed_fills.iter().for_each(|fill| self.pool.fill_failed(fill));
             let broken = self.running.iter().filter(|(_, running)| running.table.is_broken());

@@ -3,6 +3,15 @@ use std::time::Duration;
 use crate::budget::step_seconds;
 use crate::{Scheduler, StepShape};
 
+/// What a lane has for a newcomer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Time to the first token of a prompt of one block: what is before it.
+    pub wait: Duration,
+    /// Time that the lane takes for one more request, with work enough for all its places.
+    pub pace: Duration,
+}
+
 /// What the machine gives now.
 struct Pace {
     /// Seconds of a step that is full of prompts.
@@ -41,6 +50,24 @@ impl Scheduler {
             (false, true) => pace.step / 2.0,
             (false, false) => pace.base / 2.0,
         }
+    }
+
+    /// What a newcomer would find in a lane. None: no such lane.
+    pub fn outlook(&self, lane: usize) -> Option<Outlook> {
+        let _ = self.lanes.all.get(lane)?;
+        let wait = self.estimate(lane, self.bounds.block_tokens, 0);
+        let entry = &self.lanes.all[lane];
+        let pace = self.pace(0);
+        // What others have in the batch now they keep; the lane could have the rest.
+        let rest = pace.slots - (self.running.len() - entry.running) as f64;
+        let places = rest.max(pace.slots * self.share_or_rest(lane)).max(1.0);
+        // While it has so many, each of them computes a prompt and then its reply.
+        let prompt = entry.mean_prompt / pace.prompt_tokens * (pace.step - pace.base);
+        let by_place = (entry.mean_output * pace.base / places + prompt)
+            .max(entry.mean_output * self.mean_step / places);
+        let waiting = (entry.waiting() + entry.returning.len()).max(1) as f64;
+        let seconds = by_place.max(self.prompt_seconds(lane, 0.0, &pace) / waiting);
+        Some(Outlook { wait, pace: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX) })
     }
 
     /// Time until the lane's line is one shorter.

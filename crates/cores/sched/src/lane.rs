@@ -29,6 +29,8 @@ pub(crate) struct Lane {
     pub(crate) uncached: u64,
     /// Output tokens of finished sequences: a moving average.
     pub(crate) mean_output: f64,
+    /// Prompt tokens that sequences had to compute: a moving average.
+    pub(crate) mean_prompt: f64,
     /// When it last had a chunk, or got its first sequence after having none.
     served: Duration,
     /// Whether it ever had a sequence.
@@ -45,6 +47,8 @@ pub(crate) struct Lane {
 pub struct LaneTotals {
     /// Prompt tokens computed; recomputed ones are not counted again.
     pub prompt_tokens: u64,
+    /// Sequences that left the line for the batch for the first time.
+    pub started: u64,
     /// Prompt tokens found in the cache when first admitted.
     pub cached_tokens: u64,
     /// Tokens generated.
@@ -66,7 +70,9 @@ pub struct LaneTotals {
 const CREDIT: f64 = 4096.0;
 /// Tokens a reply is assumed to have before the first one ended.
 const FIRST_OUTPUT: f64 = 64.0;
-/// Weight of the latest reply in the moving average.
+/// Tokens a prompt is assumed to have before the first one came.
+const FIRST_PROMPT: f64 = 256.0;
+/// Weight of the latest sequence in the moving averages.
 const OUTPUT_STEP: f64 = 0.05;
 
 impl Lane {
@@ -90,6 +96,10 @@ impl Lane {
     /// Output tokens that a sequence with at most `max` more of them is expected to generate.
     pub(crate) fn foreseen_output(&self, max: u32) -> u32 {
         (self.mean_output as u32).clamp(1, max.max(1))
+    }
+
+    pub(crate) fn note_prompt(&mut self, tokens: u32) {
+        self.mean_prompt += OUTPUT_STEP * (f64::from(tokens) - self.mean_prompt);
     }
 
     pub(crate) fn note_output(&mut self, tokens: u32) {
@@ -121,6 +131,7 @@ impl Lanes {
             kv_tokens: 0,
             uncached: 0,
             mean_output: FIRST_OUTPUT,
+            mean_prompt: FIRST_PROMPT,
             served: Duration::ZERO,
             was_served: false,
             shares: false,

@@ -43,6 +43,7 @@ mod turns;
 pub use config::{LaneConfig, LaneKind, SchedConfig};
 pub use cost::{CostModel, StepShape};
 pub use counts::{Counts, LaneCounts};
+pub use estimate::Outlook;
 pub use lane::LaneTotals;
 pub use scheduler::Scheduler;
 pub use step::{Capacity, Chunk, ExecuteError, Executor, Next, Outcome, StepOutput, StepPlan};

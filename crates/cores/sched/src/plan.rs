@@ -154,7 +154,7 @@ impl Scheduler {
     /// Those who return, then whose turn it is: by the user's turns, then by the sequence's own, then by arrival.
     fn pick_in(&self, index: usize, draft: &Draft) -> Option<Pick> {
         let lane = &self.lanes.all[index];
-        let is_open = !draft.is_closed && lane.shut != self.plans;
+        let is_open = !draft.is_closed && lane.shut != self.plans && !self.is_held(index);
         if let Some(&order) = lane.returning.first().filter(|_| is_open) {
             return Some(Pick::Admit(index, order));
         }

@@ -8,7 +8,7 @@ use crate::budget::Bounds;
 use crate::lane::Lanes;
 use crate::sequence::{Order, Running, Sequence, Waiting};
 use crate::states::End;
-use crate::{Admitted, Capacity, CostModel, Refusal, SchedConfig, Submission};
+use crate::{Admitted, Capacity, CostModel, LaneConfig, Refusal, SchedConfig, Submission};
 
 /// Sequences, their lanes and their blocks. See the crate's documentation for what it decides.
 ///
@@ -43,7 +43,11 @@ pub struct Scheduler {
     pub(crate) batch_limit: usize,
     /// Part of its time that the last step was expected to use.
     pub(crate) budget_used: f64,
+    /// Seconds of a step: a moving average.
+    pub(crate) mean_step: f64,
     is_draining: bool,
+    /// Whether background lanes start nothing.
+    is_background_paused: bool,
 }
 
 impl Scheduler {
@@ -78,7 +82,9 @@ impl Scheduler {
             plans: 0,
             starved: None,
             budget_used: 0.0,
+            mean_step: 0.0,
             is_draining: false,
+            is_background_paused: false,
         }
     }
 
@@ -111,7 +117,7 @@ impl Scheduler {
         let cached_tokens = self.pool.probe(&submission.scope, &submission.prompt);
         let estimate = self.estimate(submission.lane, submission.prompt.len() as u32, cached_tokens);
         match lane.config.ttft_promise {
-            Some(promise) if estimate > promise => {
+            Some(promise) if estimate > promise && !submission.is_patient => {
                 Err(Refusal::PromiseBroken { estimate, promise, retry_after: estimate - promise })
             }
             _ => Ok(Admitted { estimated_ttft: estimate, cached_tokens }),
@@ -139,7 +145,7 @@ impl Scheduler {
     }
 
     fn take(&mut self, submission: Submission, cached_tokens: u32, now: Duration) {
-        let Submission { samples, prompt, max_tokens, lane, user, scope, deadline } = submission;
+        let Submission { samples, prompt, max_tokens, lane, user, scope, deadline, .. } = submission;
         self.arrivals += 1;
         let order = Order { rank: self.lanes.all[lane].rank, arrival: self.arrivals, branch: 0 };
         self.ids.extend(samples.iter().map(|id| (*id, order)));
@@ -162,6 +168,11 @@ impl Scheduler {
         self.lanes.enter(lane, user, now);
         let uncached = (prompt_tokens - cached_tokens).max(1);
         self.queue(Waiting { sequence, uncached, blocked: None });
+    }
+
+    /// A lane as configured. None: no such lane.
+    pub fn lane(&self, lane: usize) -> Option<&LaneConfig> {
+        self.lanes.all.get(lane).map(|lane| &lane.config)
     }
 
     /// Most tokens that prompt and reply may have together in a lane. None: no such lane.
@@ -200,6 +211,25 @@ impl Scheduler {
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
         self.is_draining
+    }
+
+    /// Whether background lanes start nothing of what waits in them. What they have running goes on in what others
+    /// leave, which costs those nothing; what gives up its blocks does not come back before the pause ends.
+    pub fn pause_background(&mut self, is_paused: bool) {
+        self.is_background_paused = is_paused;
+    }
+
+    /// Whether a lane may start what waits in it.
+    pub(crate) fn is_held(&self, lane: usize) -> bool {
+        self.is_background_paused && !self.lanes.all[lane].is_interactive()
+    }
+
+    /// Whether there are sequences, and none of them can run before the pause of the background ends.
+    pub fn is_at_rest(&self) -> bool {
+        let has_work = |lane: &usize| self.lanes.all[*lane].sequences > 0;
+        !self.is_idle()
+            && self.running.is_empty()
+            && (0..self.lanes.all.len()).filter(has_work).all(|lane| self.is_held(lane))
     }
 
     /// Whether no sequence is left.

@@ -46,7 +46,11 @@ impl Scheduler {
         let is_new = waiting.sequence.reached == 0;
         let mut running = waiting.start(table, self.plans);
         if is_new {
-            self.lanes.all[running.sequence.lane].totals.cached_tokens += u64::from(running.sequence.reached);
+            let (reached, length) = (running.sequence.reached, running.sequence.len());
+            let lane = &mut self.lanes.all[running.sequence.lane];
+            lane.note_prompt(length - reached);
+            lane.totals.started += 1;
+            lane.totals.cached_tokens += u64::from(reached);
             self.prepay(&mut running.sequence);
         }
         self.run(running);

@@ -25,6 +25,9 @@ pub struct Submission {
     pub scope: Scope,
     /// When it is of no use any more; see [`Scheduler::expired`](crate::Scheduler::expired).
     pub deadline: Option<Duration>,
+    /// Whether it is taken though its first token is expected later than its lane promises. The line's length
+    /// bounds it all the same.
+    pub is_patient: bool,
 }
 
 /// A request that was taken.

@@ -102,6 +102,21 @@ impl Catalogue {
         self.default_state().served().map(drop)
     }
 
+    /// The model that answers a request, where that is plain without reading the request: there is one, or `name` is an
+    /// id or an alias.
+    pub(crate) fn plainly(&self, name: impl FnOnce() -> Option<String>) -> Option<Arc<Served>> {
+        let slot = match &self.0[..] {
+            [only] => only,
+            several => {
+                let name = name()?;
+                let is_named =
+                    |slot: &&Slot| slot.name() == Some(name.as_str()) || slot.card.aliases.contains(&name);
+                several.iter().find(is_named)?
+            }
+        };
+        slot.state.served().ok()
+    }
+
     /// The model that answers a request for `name`.
     ///
     /// A model that the caller may not use is one that doesn't exist for it.

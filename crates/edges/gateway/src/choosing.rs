@@ -33,7 +33,11 @@ pub(crate) struct Chosen {
 impl Gateway {
     /// What a request of `caller` is given a model with.
     pub(crate) fn desk(&self, caller: Arc<Caller>) -> Desk {
-        Desk { catalogue: self.catalogue(), caller, pressure: Pressure::default() }
+        let catalogue = self.catalogue();
+        let (_, lane) = self.config.lanes.choose(None, &caller);
+        // Models share the machine: where one has too much to do, there is too much to do.
+        let smaller_model = catalogue.ready().any(|served| served.overload.measures(lane).smaller_model);
+        Desk { catalogue, caller, pressure: Pressure { smaller_model } }
     }
 }
 

@@ -6,6 +6,7 @@ use motet_protocol::ServiceTier;
 
 use crate::access::{Access, Caller};
 use crate::host::Hosts;
+use crate::overload::OverloadConfig;
 
 /// Where the wall clock is read.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -41,6 +42,8 @@ pub struct GatewayConfig {
     pub lanes: Lanes,
     /// Who may use the server, and how much; `None`: everybody who reaches it, all of it.
     pub access: Option<Arc<dyn Access>>,
+    /// What is given up when there is too much to do.
+    pub overload: OverloadConfig,
     /// Names by which requests may call this server.
     pub hosts: Hosts,
     /// The wall clock, for `created` and for templates that print the date.
@@ -82,6 +85,7 @@ impl Default for GatewayConfig {
             stall_dead: Duration::from_secs(60),
             lanes: Lanes::default(),
             access: None,
+            overload: OverloadConfig::default(),
             hosts: Hosts::default(),
             clock: Arc::new(SystemTime::now),
             entropy: Arc::new(random_bits),

@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use motet_protocol::{ErrorBody, ErrorObject, RequestError};
 use motet_types::{ReplyError, SubmitError};
 
 use crate::access::Denial;
+use crate::overload::Shed;
 
 /// How long a client is asked to wait for a model that is being loaded: a guess, as nobody knows.
 const LOADING_RETRY: Duration = Duration::from_secs(2);
@@ -15,6 +16,9 @@ const LOADING_RETRY: Duration = Duration::from_secs(2);
 const DRAINING_RETRY: Duration = Duration::from_secs(5);
 /// How long a client is asked to wait for a place among the requests being tokenized.
 const PREPARE_RETRY: Duration = Duration::from_secs(1);
+
+/// Names what was given up for a request because there is too much to do.
+pub(crate) const DEGRADED: HeaderName = HeaderName::from_static("x-motet-degraded");
 
 /// Everything that can go wrong between a client and a reply.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +85,8 @@ pub(crate) enum ApiError {
         "the first token is expected in {estimate} s, later than this server promises; try again in {seconds} s"
     )]
     TooSlow { estimate: u32, seconds: u32 },
+    #[error("{}; try again in {} s", .shed.told(), whole_seconds(*.wait))]
+    Shed { shed: Shed, wait: Duration },
     #[error("'n' asks for {samples} choices; at most {limit} of a prompt can run at once here")]
     Samples { samples: usize, limit: usize },
     #[error("the server is shutting down and takes no more requests; try again in a few seconds")]
@@ -168,6 +174,7 @@ impl ApiError {
                 let wait = Duration::from_secs(u64::from(*seconds).max(1));
                 server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(wait))
             }
+            Self::Shed { wait, .. } => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(*wait)),
             Self::Samples { .. } => invalid(S::BAD_REQUEST, "invalid_value", Some("n")),
             Self::Draining => server(S::SERVICE_UNAVAILABLE, "server_shutting_down", Some(DRAINING_RETRY)),
             Self::Down(_) => server(S::SERVICE_UNAVAILABLE, "engine_down", None),
@@ -272,17 +279,24 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         if let Some(wait) = retry_after {
-            // Whole seconds, rounded up: who obeys must not come too early.
-            let wait = Duration::from_millis(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
-            let seconds = wait.as_secs() + u64::from(wait.subsec_millis() > 0);
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            headers.insert("retry-after-ms", HeaderValue::from(wait.as_millis() as u64));
+            // Rounded up: who obeys must not come too early.
+            let ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1);
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+            headers.insert("retry-after-ms", HeaderValue::from(ms));
+        }
+        if let Self::Shed { shed, .. } = &self {
+            headers.extend(shed.degraded().map(|what| (DEGRADED, what)));
         }
         if let Self::Denied(denial) = &self {
             denial_headers(denial, headers);
         }
         response
     }
+}
+
+/// Rounded up, and at least 1.
+fn whole_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
 }
 
 fn denial_headers(denial: &Denial, headers: &mut HeaderMap) {

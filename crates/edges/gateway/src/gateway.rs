@@ -1,5 +1,7 @@
+use std::hash::RandomState;
 use std::sync::Arc;
 
+use motet_fleet::Rung;
 use motet_text::{ChatTemplate, Tokenizer};
 use motet_types::Backend;
 use tokio::sync::watch;
@@ -10,6 +12,7 @@ use crate::embeddings::EmbeddingModel;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::null_content;
+use crate::overload::Overload;
 use crate::prepare::Workers;
 
 /// A model that can be served, and everything that serving it needs.
@@ -42,6 +45,8 @@ pub(crate) struct Served {
     pub(crate) lanes: Vec<String>,
     /// Whether the template takes messages without content.
     pub(crate) takes_null_content: bool,
+    /// What is given up when there is too much to do.
+    pub(crate) overload: Overload,
 }
 
 /// The embedding model, where one is served.
@@ -53,6 +58,9 @@ pub struct Gateway {
     pub(crate) config: GatewayConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
+    pub(crate) rung: watch::Sender<Rung>,
+    /// What bodies are known by when they come again.
+    pub(crate) marks: RandomState,
     models: CatalogueSender,
     embedding: watch::Sender<EmbeddingSlot>,
 }
@@ -70,7 +78,8 @@ impl Gateway {
         let embedding = watch::Sender::new(None);
         let metrics = Metrics::new(models.subscribe(), embedding.subscribe());
         let workers = Workers::new(&config);
-        Arc::new(Self { config, metrics: Arc::new(metrics), workers, models, embedding })
+        let (rung, marks) = (watch::Sender::new(Rung::Normal), RandomState::new());
+        Arc::new(Self { config, metrics: Arc::new(metrics), workers, rung, marks, models, embedding })
     }
 
     /// Serves `model` as the default one from now on. Call it after one real generation has run.
@@ -85,9 +94,11 @@ impl Gateway {
         let fingerprint =
             ids::fingerprint(&[env!("CARGO_PKG_VERSION"), &model.id, &model.created.to_string(), &shape]);
         let takes_null_content = model.template.as_deref().is_none_or(null_content::is_taken_by);
-        let lanes = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
+        let lanes: Vec<_> = model.backend.load().lanes.into_iter().map(|lane| lane.name).collect();
+        let overload = Overload::new(self.config.overload.clone(), lanes.len());
         let card = self.models.borrow().card(index);
-        let served = Served { model, card, index, fingerprint, lanes, takes_null_content };
+        self.metrics.ladder.begins(&model.id);
+        let served = Served { model, card, index, fingerprint, lanes, takes_null_content, overload };
         self.models.send_modify(|models| models.set(index, State::Ready(Arc::new(served))));
     }
 
@@ -110,6 +121,11 @@ impl Gateway {
         self.models.send_modify(|models| models.set(index, State::Failed(why)));
     }
 
+    /// The highest rung that a model's ladder stands on; see [`watch_load`](Self::watch_load).
+    pub fn rung(&self) -> watch::Receiver<Rung> {
+        self.rung.subscribe()
+    }
+
     /// All models as they are now.
     pub(crate) fn catalogue(&self) -> Catalogue {
         self.models.borrow().clone()
@@ -119,5 +135,12 @@ impl Gateway {
     pub(crate) fn unix_seconds(&self) -> u64 {
         let since = (self.config.clock)().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |duration| duration.as_secs())
+    }
+}
+
+impl Served {
+    /// A lane's name; empty where there is no such lane.
+    pub(crate) fn lane_name(&self, lane: usize) -> &str {
+        self.lanes.get(lane).map_or("", String::as_str)
     }
 }

@@ -9,9 +9,10 @@ use motet_protocol::Streaming;
 use tokio::time::Instant;
 
 use crate::access::{Ask, Caller, Permit, RateLimits};
-use crate::error::ApiError;
-use crate::gateway::Gateway;
+use crate::error::{ApiError, DEGRADED};
+use crate::gateway::{Gateway, Served};
 use crate::observe::RequestId;
+use crate::overload::{Comer, Entry, Notices, Tries, peek_model, peek_tier};
 use crate::prepare::{self, Job};
 use crate::reply::{Reply, note_down};
 use crate::wire::{Chat, Collected, Envelope, Shape, TextCompletion};
@@ -19,6 +20,8 @@ use crate::{body, choosing, ids, stream};
 
 /// Names parameters of the request that this API does not know and ignored, so that a typo shows.
 pub(crate) const IGNORED_PARAMETERS: HeaderName = HeaderName::from_static("x-motet-ignored-parameters");
+/// How OpenAI's clients say how often they have tried before.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 /// Most names in that header.
 const MAX_IGNORED: usize = 16;
 
@@ -30,10 +33,11 @@ pub(crate) async fn chat(
     body: Body,
 ) -> Result<Response, ApiError> {
     let bytes = receive(&gateway, &headers, body).await?;
+    let early = admit_early(&gateway, &sender, &bytes)?;
     let now = gateway.unix_seconds();
     let desk = gateway.desk(Arc::clone(&sender.caller));
     let job = gateway.workers.run(bytes.len(), move || prepare::chat(desk, &bytes, now)).await?;
-    answer(gateway, job, sender, "chatcmpl-", Chat).await
+    answer(gateway, job, (sender, early), "chatcmpl-", Chat).await
 }
 
 /// `POST /v1/completions`.
@@ -44,9 +48,10 @@ pub(crate) async fn completions(
     body: Body,
 ) -> Result<Response, ApiError> {
     let bytes = receive(&gateway, &headers, body).await?;
+    let early = admit_early(&gateway, &sender, &bytes)?;
     let desk = gateway.desk(Arc::clone(&sender.caller));
     let job = gateway.workers.run(bytes.len(), move || prepare::completion(desk, &bytes)).await?;
-    answer(gateway, job, sender, "cmpl-", TextCompletion).await
+    answer(gateway, job, (sender, early), "cmpl-", TextCompletion).await
 }
 
 /// The request's body. It is read even when there is no model: see [`body::refuse`].
@@ -56,17 +61,42 @@ async fn receive(gateway: &Gateway, headers: &HeaderMap, body: Body) -> Result<V
     bytes
 }
 
+/// Lets a request in, before it waits for anything, where it is plain for which model it is; else that is left to
+/// [`answer`]. What it was let in on is kept with what it is known by.
+fn admit_early(gateway: &Gateway, sender: &Sender, bytes: &[u8]) -> Result<Early, ApiError> {
+    let comer = gateway.comer(&sender.caller, bytes, sender.tries);
+    let catalogue = gateway.catalogue();
+    let Some(served) = catalogue.plainly(|| peek_model(bytes)) else { return Ok((comer, None)) };
+    let lanes = gateway.config.lanes;
+    let tier = lanes.background.and_then(|_| peek_tier(bytes));
+    let (_, lane) = lanes.choose(tier, &sender.caller);
+    let entry = gateway.admit(&served, lane, &comer)?;
+    Ok((comer, Some((served, entry))))
+}
+
+/// What is known of a request before its body is parsed: who comes, and to which model it was let in.
+type Early = (Comer, Option<(Arc<Served>, Entry)>);
+
 /// Submits a job and answers with events or with one body.
 async fn answer<S: Shape>(
     gateway: Arc<Gateway>,
-    job: Job,
-    sender: Sender,
+    mut job: Job,
+    (sender, (comer, early)): (Sender, Early),
     prefix: &str,
     shape: impl FnOnce(Envelope) -> S,
 ) -> Result<Response, ApiError> {
+    let (_, lane) = gateway.config.lanes.choose(job.generation.service_tier, &sender.caller);
+    let is_that =
+        |(served, entry): &(Arc<Served>, Entry)| Arc::ptr_eq(served, &job.served) && entry.lane == lane;
+    let entry = match early.filter(is_that) {
+        Some((_, entry)) => entry,
+        None => gateway.admit(&job.served, lane, &comer)?,
+    };
+    job.short_output = gateway.short_output(&entry);
     let permit = permit(&gateway, &job, &sender).await?;
     let limits = permit.as_ref().map_or(RateLimits::default(), |permit| permit.limits());
-    let reply = Reply::start(&gateway, &job, sender.accepted, permit)?;
+    let notices = Notices::new(&job.served, &entry, &job);
+    let reply = Reply::start(&gateway, &job, &entry, sender.accepted, permit)?;
     let generation = &job.generation;
     let shape = shape(Envelope {
         id: ids::fresh(prefix, &gateway.config.entropy),
@@ -79,12 +109,13 @@ async fn answer<S: Shape>(
             .map(|tier| gateway.config.lanes.choose(Some(tier), &sender.caller).0),
     });
     let mut response = if generation.streaming.is_on() {
-        stream::respond(gateway, reply, shape)
+        stream::respond(gateway, reply, shape, notices)
     } else {
         whole(&gateway, reply, generation.n, &shape).await?
     };
     limits.write(response.headers_mut());
     choosing::write_headers(&job.served, &job.why, response.headers_mut());
+    response.headers_mut().extend(entry.degraded(&job).map(|what| (DEGRADED, what)));
     if let Some(names) = ignored(&generation.unknown) {
         response.headers_mut().insert(IGNORED_PARAMETERS, names);
     }
@@ -108,6 +139,7 @@ pub(crate) struct Sender {
     pub(crate) caller: Arc<Caller>,
     pub(crate) request_id: String,
     pub(crate) accepted: Instant,
+    tries: Tries,
 }
 
 impl<S: Sync> FromRequestParts<S> for Sender {
@@ -117,7 +149,9 @@ impl<S: Sync> FromRequestParts<S> for Sender {
         // Both were put there by the layers around every route that has a sender.
         let caller = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
         let RequestId(request_id) = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
-        Ok(Self { caller, request_id, accepted: Instant::now() })
+        let retries = parts.headers.get(RETRY_COUNT).is_some_and(|count| count != "0");
+        let tries = if retries { Tries::Again } else { Tries::First };
+        Ok(Self { caller, request_id, accepted: Instant::now(), tries })
     }
 }
 

@@ -6,9 +6,9 @@
 //! 1. `observe` gives it an id, counts and times it; a panic below becomes a JSON 500. `host` turns
 //!    away what was sent to another name than this server's.
 //! 2. `access` finds out who sent it; `body` reads it within size and time bounds.
-//! 3. `prepare` parses, renders and tokenizes on a blocking thread, a bounded number at once, and
-//!    checks everything that can be checked before a batch sees it. Between parsing and rendering, `choosing` takes
-//!    the model from the `catalogue`.
+//! 3. `overload` turns away whom there is no room for. `prepare` parses, renders and tokenizes on a blocking thread, a
+//!    bounded number at once, and checks everything that can be checked before a batch sees it. Between parsing and
+//!    rendering, `choosing` takes the model from the `catalogue`.
 //! 4. `access` reserves what it may use at most, and is told at the end what it used. `reply` submits one backend
 //!    request per prompt and turns the events of its choices into text.
 //! 5. `wire` gives the text the shape of its route; `stream` sends it as events, or `handlers` as one
@@ -40,6 +40,7 @@ mod ids;
 mod metrics;
 mod null_content;
 mod observe;
+mod overload;
 mod prepare;
 mod reply;
 mod router;
@@ -57,5 +58,6 @@ pub use embeddings::EmbeddingModel;
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
 pub use observe::RequestId;
+pub use overload::OverloadConfig;
 pub use router::Routes;
 pub use serve::{ConnectionLimits, SHUTDOWN_GRACE, serve};

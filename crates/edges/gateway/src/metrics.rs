@@ -11,6 +11,7 @@ use crate::catalogue::Catalogue;
 use crate::embed_metrics::EmbedCollector;
 use crate::engine_metrics::EngineCollector;
 use crate::gateway::EmbeddingSlot;
+use crate::overload::LadderMetrics;
 
 /// Upper ends of the buckets of the time to the first token, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 14] =
@@ -25,6 +26,7 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     first_token: ByLane,
     inter_token: ByLane,
+    pub(crate) ladder: LadderMetrics,
 }
 
 type ByLane = Family<LaneLabels, Histogram, fn() -> Histogram>;
@@ -74,7 +76,8 @@ impl Metrics {
             "Between two tokens of one choice",
             inter_token.clone(),
         );
-        Self { registry, requests, first_token, inter_token }
+        let ladder = LadderMetrics::new(&mut registry);
+        Self { registry, requests, first_token, inter_token, ladder }
     }
 
     pub(crate) fn count_request(&self, route: &str, method: &'static str, status: u16) {

@@ -73,6 +73,8 @@ pub(crate) struct Job {
     pub(crate) prompts: Vec<Vec<TokenId>>,
     /// What errors call the prompt: `messages` or `prompt`.
     pub(crate) param: &'static str,
+    /// Most tokens of a reply if the request names no limit, while replies are shortened.
+    pub(crate) short_output: Option<u32>,
 }
 
 /// Reads a chat request. `now` is in Unix seconds.
@@ -95,7 +97,8 @@ pub(crate) fn chat(desk: Desk, body: &[u8], now: u64) -> Result<Job, ApiError> {
     let tokens = template.prompt(&served.model.tokenizer, &input);
     let tokens = tokens.map_err(|error| ApiError::Template(error.to_string()))?;
     let (generation, prompts) = (request.generation, vec![tokens]);
-    Job { served, why, caller: desk.caller, generation, prompts, param: "messages" }.checked()
+    let (caller, short_output) = (desk.caller, None);
+    Job { served, why, caller, generation, prompts, param: "messages", short_output }.checked()
 }
 
 /// Reads a completion request.
@@ -107,8 +110,8 @@ pub(crate) fn completion(desk: Desk, body: &[u8]) -> Result<Job, ApiError> {
         Prompt::Tokens { path, ids } => check_ids(&served, &path, ids),
     };
     let prompts = request.prompts.into_iter().map(tokenize).collect::<Result<_, ApiError>>()?;
-    Job { served, why, caller: desk.caller, generation: request.generation, prompts, param: "prompt" }
-        .checked()
+    let (caller, generation, short_output) = (desk.caller, request.generation, None);
+    Job { served, why, caller, generation, prompts, param: "prompt", short_output }.checked()
 }
 
 fn check_ids(served: &Served, path: &str, ids: Vec<TokenId>) -> Result<Vec<TokenId>, ApiError> {
@@ -155,6 +158,21 @@ impl Job {
             (Some(most), _) => Ok(room.min(most)),
             (None, _) => Ok(room),
         }
+        .map(|room| room.min(self.short_limit().unwrap_or(room)))
+    }
+
+    /// The limit that replies are shortened to, where the request names none itself.
+    fn short_limit(&self) -> Option<u32> {
+        let Generation { max_tokens, min_tokens, .. } = self.generation;
+        self.short_output.filter(|_| max_tokens.is_none()).map(|limit| limit.max(min_tokens))
+    }
+
+    /// The limit that replies are shortened to, if that makes a difference to one of them.
+    pub(crate) fn shortened(&self) -> Option<u32> {
+        let limit = self.short_limit()?;
+        let most = self.caller.max_output.unwrap_or(u32::MAX);
+        let left = |prompt: &Vec<TokenId>| self.context_limit().saturating_sub(prompt.len() as u32);
+        self.prompts.iter().any(|prompt| left(prompt).min(most) > limit).then_some(limit)
     }
 
     /// Most tokens of prompt and reply: what the model can read, or less where the caller may.

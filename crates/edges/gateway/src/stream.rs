@@ -9,7 +9,8 @@ use http::{HeaderName, header};
 use motet_protocol::DONE;
 
 use crate::error::ApiError;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Served};
+use crate::overload::Notices;
 use crate::reply::{Reply, Update, note_down};
 use crate::wire::Shape;
 
@@ -21,14 +22,26 @@ const HEADERS: [(HeaderName, &str); 2] =
 /// [`keep_alive`](crate::GatewayConfig::keep_alive) of silence, so a client sees that a reply which
 /// still waits or reads its prompt is alive. The response body owns the reply: when the client leaves,
 /// both are dropped.
-pub(crate) fn respond<S: Shape>(gateway: Arc<Gateway>, reply: Reply, shape: S) -> Response {
+pub(crate) fn respond<S: Shape>(gateway: Arc<Gateway>, reply: Reply, shape: S, notices: Notices) -> Response {
     let keep_alive = KeepAlive::new().interval(gateway.config.keep_alive).text("keep-alive");
-    let frames = Frames { gateway, reply, shape, queue: VecDeque::new(), opened: 0, has_ended: false };
+    let frames =
+        Frames { gateway, reply, shape, notices, queue: VecDeque::new(), opened: 0, has_ended: false };
     let events = unfold(frames, |mut frames| async {
-        let data = frames.next().await?;
-        Some((Ok::<_, Infallible>(Event::default().data(data)), frames))
+        let event = match frames.next().await? {
+            Frame::Data(data) => Event::default().data(data),
+            Frame::Notice(text) => Event::default().comment(text),
+        };
+        Some((Ok::<_, Infallible>(event), frames))
     });
     (HEADERS, Sse::new(events).keep_alive(keep_alive)).into_response()
+}
+
+/// What a stream sends.
+enum Frame {
+    /// An event of the reply.
+    Data(String),
+    /// A comment beside it.
+    Notice(String),
 }
 
 /// The events of a reply, in order. It ends with [`DONE`] exactly when the reply is whole.
@@ -36,6 +49,7 @@ struct Frames<S> {
     gateway: Arc<Gateway>,
     reply: Reply,
     shape: S,
+    notices: Notices,
     /// Written and not yet sent; one update makes a few.
     queue: VecDeque<String>,
     /// Choices that have had their opening event; always a prefix, so that they begin in order.
@@ -44,15 +58,33 @@ struct Frames<S> {
 }
 
 impl<S: Shape> Frames<S> {
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Frame> {
         loop {
+            if let Some(text) = self.notices.take_first() {
+                return Some(Frame::Notice(text));
+            }
             if let Some(data) = self.queue.pop_front() {
-                return Some(data);
+                return Some(Frame::Data(data));
             }
             if self.has_ended {
                 return None;
             }
-            let written = match self.reply.next().await {
+            let next = match self.notices.next_at() {
+                None => self.reply.next().await,
+                Some(at) => tokio::select! {
+                    biased;
+                    next = self.reply.next() => next,
+                    () = tokio::time::sleep_until(at) => {
+                        let served: &Served = &self.shape.envelope().served;
+                        match self.notices.next(&served.overload) {
+                            Some(text) => return Some(Frame::Notice(text)),
+                            None => continue,
+                        }
+                    }
+                },
+            };
+            self.notices.end();
+            let written = match next {
                 Ok(Some((choice, update))) => self.write(choice, update),
                 Ok(None) => self.end(),
                 Err(error) => Err(error),

@@ -23,7 +23,7 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
 }
 
 /// Every key that has one value; `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]` are lists.
-pub(crate) const KEYS: [Key; 30] = [
+pub(crate) const KEYS: [Key; 36] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key(
         "embedding_model",
@@ -104,6 +104,27 @@ pub(crate) const KEYS: [Key; 30] = [
         "--itl-target",
         "50ms",
         "what 95 % of the gaps between a reply's tokens stay within",
+    ),
+    key(
+        "ladder.enabled",
+        "--ladder",
+        "on",
+        "on: when paid lanes have to wait, the others get less, step by step",
+    ),
+    key(
+        "ladder.up",
+        "--ladder-up",
+        "0.7",
+        "part of a promise that paid requests wait before more is given up",
+    ),
+    key("ladder.down", "--ladder-down", "0.3", "part of it below which less is given up"),
+    key("ladder.climb_after", "--ladder-climb-after", "2s", "how long it takes until more is given up"),
+    key("ladder.descend_after", "--ladder-descend-after", "10s", "how long it takes until less is given up"),
+    key(
+        "ladder.short_output",
+        "--ladder-short-output",
+        "512",
+        "most tokens of shortened replies, where the request names no limit",
     ),
     key(
         "sampling.temperature",

@@ -15,7 +15,7 @@ use super::{
 pub(super) static LANES: List = List {
     name: "lanes",
     one: "lane",
-    keys: &["name", "weight", "kind", "waiting", "kv_tokens_per_request", "ttft_promise"],
+    keys: &["name", "weight", "kind", "waiting", "kv_tokens_per_request", "ttft_promise", "free"],
     lists: &[],
 };
 
@@ -28,13 +28,15 @@ const MAX_WAITING: u32 = 100_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
     pub(crate) config: LaneConfig,
+    /// Whether it is degraded before the others when there is too much to do.
+    pub(crate) is_free: bool,
     pub(crate) source: Source,
 }
 
 /// The lanes that hold: those written, or one for people and one for what can wait.
 pub(super) fn resolve(raw: &[RawTable]) -> Result<Vec<Lane>, ConfigError> {
     if raw.is_empty() {
-        let default = |config| Lane { config, source: Source::Default };
+        let default = |config| Lane { config, is_free: false, source: Source::Default };
         return Ok(vec![
             default(LaneConfig::interactive("default", 1)),
             default(LaneConfig::background("background")),
@@ -85,7 +87,14 @@ fn lane(raw: &RawTable) -> Result<Lane, ConfigError> {
         ttft_promise: raw.read("ttft_promise", |text| values::duration(text, "1ms", "1h"))?,
         name,
     };
-    Ok(Lane { config, source: raw.source.clone() })
+    let is_background = config.kind == LaneKind::Background;
+    let is_free = raw.read("free", |text| match values::switch(text)? {
+        true if is_background => {
+            Err("a background lane is paused before free ones are degraded; leave this out".to_owned())
+        }
+        is_free => Ok(is_free),
+    })?;
+    Ok(Lane { config, is_free: is_free.unwrap_or(false), source: raw.source.clone() })
 }
 
 impl Lane {
@@ -93,6 +102,7 @@ impl Lane {
     pub(crate) fn shown(&self) -> String {
         let LaneConfig { weight, kind, kv_tokens_per_request, waiting, ttft_promise, .. } = &self.config;
         let kind = match kind {
+            LaneKind::Interactive if self.is_free => "interactive, free",
             LaneKind::Interactive => "interactive",
             LaneKind::Background => "background",
         };

@@ -6,6 +6,7 @@
 //! for `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]`, which are lists.
 
 mod keys;
+mod ladder;
 mod lanes;
 mod memory;
 mod models;

@@ -1,6 +1,7 @@
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
 
 use motet_engine::SchedConfig;
+use motet_gateway::OverloadConfig;
 use motet_hub::ModelRef;
 use motet_model::KvFormat;
 use motet_types::SamplingParams;
@@ -8,6 +9,7 @@ use motet_types::SamplingParams;
 use super::{
     ConfigError, KEYS, RawConfig,
     keys::{self, Key},
+    ladder,
     lanes::{self, Lane},
     memory::{self, KvMemory},
     models::{self, ModelSettings},
@@ -29,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) host: IpAddr,
     pub(crate) port: u16,
     pub(crate) engine: EngineSettings,
+    /// What is given up when there is too much to do.
+    pub(crate) overload: OverloadConfig,
     pub(crate) sampling: SamplingSettings,
     /// System message of chat and run.
     pub(crate) system: Option<String>,
@@ -165,6 +169,7 @@ impl Config {
             .iter_mut()
             .filter_map(|tier| tier.models.as_mut())
             .for_each(|names| models::by_name(names, &models));
+        let overload = ladder::resolve(&mut reader, &lanes)?;
         let params = SamplingParams {
             temperature: reader.read("sampling.temperature", |text| values::number(text, 0.0, 2.0))?,
             top_p: reader.read("sampling.top_p", |text| values::number(text, 0.01, 1.0))?,
@@ -195,6 +200,7 @@ impl Config {
             host,
             port,
             engine,
+            overload,
             sampling,
             system,
             log,
@@ -253,13 +259,17 @@ const MAX_RUNNING: u32 = 4096;
 const MAX_STEP_TOKENS: u32 = 1 << 16;
 
 /// Reads keys one by one and notes what they were.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     raw: &'a RawConfig,
     settings: Vec<Setting>,
 }
 
 impl Reader<'_> {
-    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
+    pub(super) fn read<T>(
+        &mut self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, ConfigError> {
         let key = keys::find(name).ok_or_else(|| ConfigError(format!("{name} is not declared")))?;
         let written = self.raw.get(key);
         let value = parse(&written.text).map_err(|why| problem(key, &written.text, &written.source, why))?;

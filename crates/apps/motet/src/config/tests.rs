@@ -1,6 +1,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use motet_engine::{LaneConfig, SchedConfig};
+use motet_fleet::{LadderConfig, Standing};
+use motet_gateway::OverloadConfig;
 use motet_model::KvFormat;
 
 use super::{memory::KvMemory, *};
@@ -157,7 +159,7 @@ fn mistakes_in_lanes_say_where_and_what_is_right() {
     check(
         "[[lanes]]\nname = \"a\"\nzzz = 2",
         "config.toml:3: unknown key lanes.zzz; a lane has name, weight, kind, waiting, kv_tokens_per_request, \
-         ttft_promise",
+         ttft_promise, free",
     );
     check("[[lanes]]\nname = [1]", "config.toml:2: lanes.name takes one value, not a list or a table");
     let value = |line: &str, expected: &str| {
@@ -178,6 +180,11 @@ fn mistakes_in_lanes_say_where_and_what_is_right() {
     value(
         "ttft_promise = 2",
         "lanes.ttft_promise = \"2\" (from config.toml:3): not a time from 1ms to 1h; write a number and ms, s, min or h",
+    );
+    value(
+        "kind = \"background\"\nfree = true",
+        "lanes.free = \"true\" (from config.toml:4): a background lane is paused before free ones are degraded; \
+         leave this out",
     );
     value(
         "[[lanes]]\nname = \"a\"",
@@ -337,6 +344,55 @@ fn mistakes_in_providers_say_where_and_what_is_right() {
     let (config, ..) = resolved(&variable, &[], &[]).unwrap();
     let error = config.oidc[0].provider_config().unwrap_err().to_string();
     assert!(error.ends_with("the variable MOTET_TEST_NO_SUCH_SECRET for its secret is not set"), "{error}");
+}
+
+#[test]
+fn the_ladder_knows_what_lanes_are_worth() {
+    let file = "[ladder]\nup = 0.5\nclimb_after = \"1s\"\nshort_output = 100\n\
+                [[lanes]]\nname = \"free\"\nfree = true\nweight = 9\n[[lanes]]\nname = \"pro\"\nweight = 8\n\
+                [[lanes]]\nname = \"team\"\nweight = 4\n[[lanes]]\nname = \"batch\"\nkind = \"background\"\n";
+    let (config, ..) = resolved(file, &[], &[]).unwrap();
+    let lanes = vec![Standing::Free, Standing::Paid, Standing::Ordinary, Standing::Background];
+    let ladder = LadderConfig { up: 0.5, climb_after: Duration::from_secs(1), lanes, ..usual_ladder() };
+    assert_eq!(config.overload.ladder, Some(ladder));
+    assert_eq!(config.overload.short_output, 100);
+    assert!(
+        config.lanes[0].shown().starts_with("interactive, free, weight 9"),
+        "{}",
+        config.lanes[0].shown()
+    );
+    let (config, ..) = resolved("", &[], &[]).unwrap();
+    let lanes = vec![Standing::Paid, Standing::Background];
+    let usual = LadderConfig { lanes, ..usual_ladder() };
+    assert_eq!(config.overload.ladder, Some(usual), "the defaults of the keys are the ladder's");
+    assert_eq!(config.overload.short_output, OverloadConfig::default().short_output);
+    let (config, ..) = resolved("[ladder]\nenabled = false", &[], &[]).unwrap();
+    assert_eq!(config.overload.ladder, None);
+}
+
+/// The defaults, whose thresholds are written as parts and read as such.
+fn usual_ladder() -> LadderConfig {
+    let usual = LadderConfig::default();
+    LadderConfig { up: f64::from(usual.up as f32), down: f64::from(usual.down as f32), ..usual }
+}
+
+#[test]
+fn mistakes_in_the_ladder_say_what_is_right() {
+    let check = |file: &str, expected: &str| assert_eq!(resolve(file, &[], &[]).unwrap_err(), expected);
+    check(
+        "[ladder]\ndown = 0.8",
+        "ladder.down = \"0.8\" (from config.toml:2): not below ladder.up, which is 0.7; lower this, or raise that",
+    );
+    check(
+        "[ladder]\nclimb_after = \"20s\"",
+        "ladder.descend_after = \"10s\" (from default): shorter than ladder.climb_after, which is 20s; what is given \
+         up at once must not come back at once",
+    );
+    check(
+        "[ladder]\nup = 9",
+        "ladder.up = \"9\" (from config.toml:2): not in range; write a number from 0.05 to 2",
+    );
+    check("[ladder]\nenabeld = 1", "config.toml:2: unknown key ladder.enabeld; did you mean ladder.enabled?");
 }
 
 #[test]

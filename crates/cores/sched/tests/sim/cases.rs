@@ -190,6 +190,7 @@ fn b03_an_id_in_use_is_refused() {
         user: UserKey(1),
         scope: world.scope(),
         deadline: None,
+        is_patient: false,
     };
     let (one, again, twice) = (submission(&[7]), submission(&[8, 7]), submission(&[9, 9]));
     let (none, no_lane) = (submission(&[]), motet_sched::Submission { lane: 3, ..submission(&[5]) });
@@ -224,6 +225,12 @@ fn lines_are_bounded_and_promises_kept() {
         panic!("{refusal:?}");
     };
     assert_eq!((promise, estimate - promise), (Duration::from_secs(5), retry_after));
+    // Who has patience is taken all the same.
+    let mut expected = Duration::ZERO;
+    while expected <= promise {
+        let patient = Ask { is_patient: true, ..world.ask(0, 1, 1500, 100) };
+        expected = world.submit(&patient).unwrap().1.estimated_ttft;
+    }
 
     let lax = SchedConfig { lanes: vec![LaneConfig { ttft_promise: None, ..lane }], ..config() };
     let mut world = World::new(lax, PoolConfig::single(1024, 16), MACHINE);

@@ -273,3 +273,40 @@ fn background_runs_in_the_remainder_and_does_not_starve() {
     let idle = served(cpu(), 500, |world| keep_waiting(world, BATCH, 2, 50, (300, 100)));
     assert!(idle[BATCH] > 0);
 }
+
+#[test]
+fn a_paused_background_starts_nothing_and_ends_what_it_began() {
+    let config = SchedConfig { max_running: 8, ..config(Duration::from_millis(150), 512) };
+    let mut world = World::new(config, PoolConfig::single(4096, 16), MACHINE).with_memory();
+    for _ in 0..3 {
+        keep_waiting(&mut world, BATCH, 1, 10, (300, 40));
+        world.step();
+    }
+    let lane = &world.scheduler.counts().lanes[BATCH];
+    let (begun, waiting) = (lane.totals.started, lane.waiting);
+    assert!(begun > 0 && waiting > 0);
+    world.scheduler.pause_background(true);
+    assert!(!world.scheduler.is_at_rest(), "some run still");
+    while !world.scheduler.is_at_rest() {
+        world.step();
+        let lane = &world.scheduler.counts().lanes[BATCH];
+        assert_eq!((lane.totals.started, lane.waiting), (begun, waiting));
+    }
+    assert_eq!(world.scheduler.counts().lanes[BATCH].totals.finished, begun);
+    assert!(world.step().0.is_empty());
+    // Nobody else is kept from anything, and lines go on being filled and left.
+    let ask = world.ask(PAID, 2, 200, 10);
+    let (paid, _) = world.submit(&ask).unwrap();
+    let ask = world.ask(BATCH, 3, 50, 10);
+    let (left, _) = world.submit(&ask).unwrap();
+    assert!(!world.scheduler.is_at_rest());
+    while !world.scheduler.is_at_rest() {
+        world.step();
+    }
+    assert_eq!(world.replies[&paid].times.len(), 10);
+    assert!(world.cancel(left));
+    world.scheduler.pause_background(false);
+    assert!(!world.scheduler.is_at_rest());
+    world.finish(20_000);
+    assert_eq!(world.scheduler.counts().lanes[BATCH].totals.finished, begun + waiting as u64);
+}

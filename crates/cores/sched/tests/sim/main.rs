@@ -6,6 +6,7 @@ mod cases;
 mod fairness;
 mod memory;
 mod property;
+mod returns;
 mod samples;
 mod trace;
 mod world;

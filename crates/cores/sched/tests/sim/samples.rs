@@ -74,6 +74,7 @@ fn beams_fork_and_drop_at_every_step() {
         user: motet_sched::UserKey(1),
         scope,
         deadline: None,
+        is_patient: false,
     };
     scheduler.submit(submission, world.now).unwrap();
     let mut next_id = 1;

@@ -31,6 +31,8 @@ pub(crate) struct Ask {
     pub(crate) output: u32,
     pub(crate) samples: u64,
     pub(crate) deadline: Option<Duration>,
+    /// Whether it is taken beyond the lane's promise.
+    pub(crate) is_patient: bool,
     /// Its logits are not numbers at this output token.
     pub(crate) fails_at: Option<u32>,
 }
@@ -126,7 +128,7 @@ impl World {
     pub(crate) fn ask(&mut self, lane: usize, user: u64, prompt: usize, output: u32) -> Ask {
         let seed = self.random();
         let prompt = (0..prompt as u64).map(|position| (mix(seed, position) % 1000) as TokenId).collect();
-        Ask { lane, user, prompt, output, samples: 1, deadline: None, fails_at: None }
+        Ask { lane, user, prompt, output, samples: 1, deadline: None, is_patient: false, fails_at: None }
     }
 
     pub(crate) fn submit(&mut self, ask: &Ask) -> Result<(SequenceId, Admitted), Refusal> {
@@ -141,6 +143,7 @@ impl World {
             user: UserKey(ask.user),
             scope: self.scope.clone(),
             deadline: ask.deadline,
+            is_patient: ask.is_patient,
         };
         let admitted = self.scheduler.submit(submission, self.now)?;
         for id in samples {

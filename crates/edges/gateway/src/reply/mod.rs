@@ -17,6 +17,7 @@ use crate::error::ApiError;
 use crate::gateway::{Gateway, Served};
 use crate::ids::choice_seed;
 use crate::metrics::Timings;
+use crate::overload::Entry;
 use crate::prepare::Job;
 use choice::Choice;
 
@@ -57,24 +58,24 @@ impl Reply {
     pub(crate) fn start(
         gateway: &Gateway,
         job: &Job,
+        entry: &Entry,
         accepted: Instant,
         permit: Option<Box<dyn Permit>>,
     ) -> Result<Self, ApiError> {
         let generation = &job.generation;
         let seed = generation.sampling.seed.unwrap_or_else(|| (gateway.config.entropy)());
-        let (_, lane) = gateway.config.lanes.choose(generation.service_tier, &job.caller);
-        let common = request(job, seed, lane);
+        let common = request(job, seed, entry);
         let mut choices = Vec::with_capacity(job.prompts.len() * generation.best_of as usize);
         for prompt in &job.prompts {
-            let streams = submit(job, Request { prompt: prompt.clone(), ..common.clone() });
+            let mut refused = |error| gateway.refused(&job.served, entry, error);
+            let streams = submit(job, Request { prompt: prompt.clone(), ..common.clone() }, &mut refused);
             for events in streams.inspect_err(|error| note_down(gateway, &job.served, error))? {
                 let tokenizer = Arc::clone(&job.served.model.tokenizer);
                 choices.push(Choice::new(events, tokenizer, generation.stop.clone()));
             }
         }
         let prompt_tokens = job.prompts.iter().map(|prompt| prompt.len() as u32).sum();
-        let lane = job.served.lanes.get(lane).map_or("", String::as_str);
-        let timings = gateway.metrics.timings(&job.served.model.id, lane);
+        let timings = gateway.metrics.timings(&job.served.model.id, job.served.lane_name(entry.lane));
         let meter = Meter { timings, accepted, first_token: None };
         let per_prompt = generation.best_of as usize;
         Ok(Self {
@@ -192,8 +193,12 @@ impl Meter {
     }
 }
 
-/// Submits one prompt with all its choices.
-fn submit(job: &Job, mut request: Request) -> Result<Vec<EventStream>, ApiError> {
+/// Submits one prompt with all its choices. `refused` makes of the backend's refusal what is told.
+fn submit(
+    job: &Job,
+    mut request: Request,
+    refused: &mut dyn FnMut(SubmitError) -> SubmitError,
+) -> Result<Vec<EventStream>, ApiError> {
     let backend = &job.served.model.backend;
     request.max_tokens = job.room(&request.prompt)?;
     let prompt = request.prompt.len() as u32;
@@ -202,15 +207,15 @@ fn submit(job: &Job, mut request: Request) -> Result<Vec<EventStream>, ApiError>
         // A sequence may hold less than the context, and the client did not say how much it needs.
         Err(SubmitError::TooLong { limit, .. }) if job.generation.max_tokens.is_none() && limit > prompt => {
             let submitted = backend.submit(Request { max_tokens: limit - prompt, ..request });
-            submitted.map_err(|error| ApiError::from_submit(error, job.param))
+            submitted.map_err(|error| ApiError::from_submit(refused(error), job.param))
         }
         Err(SubmitError::TooLong { limit, .. }) => Err(job.too_long(&request.prompt, limit)),
-        Err(error) => Err(ApiError::from_submit(error, job.param)),
+        Err(error) => Err(ApiError::from_submit(refused(error), job.param)),
     }
 }
 
 /// What the prompts of a job have in common; the prompt and its `max_tokens` are to be filled in.
-fn request(job: &Job, seed: u64, lane: usize) -> Request {
+fn request(job: &Job, seed: u64, entry: &Entry) -> Request {
     let generation = &job.generation;
     let sampling = generation.sampling;
     let sample = |index| SamplingParams {
@@ -234,8 +239,9 @@ fn request(job: &Job, seed: u64, lane: usize) -> Request {
         origin: Origin {
             tenant: job.caller.tenant.clone(),
             user: job.caller.user,
-            lane,
+            lane: entry.lane,
             cache_namespace: generation.cache_key.clone(),
+            is_patient: entry.is_patient,
         },
         deadline: None,
     }

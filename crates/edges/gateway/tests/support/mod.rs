@@ -5,7 +5,7 @@
 
 pub mod client;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -77,6 +77,8 @@ pub struct Fake {
     pub seen: Mutex<Vec<Request>>,
     /// What is reported besides the streams that are alive.
     pub load: Mutex<Load>,
+    /// Whether its background lanes are paused.
+    pub is_paused: AtomicBool,
 }
 
 impl Fake {
@@ -100,6 +102,7 @@ impl Fake {
             live: Arc::default(),
             cancelled: Arc::default(),
             seen: Mutex::default(),
+            is_paused: AtomicBool::new(false),
             load: Mutex::new(Load {
                 kv_blocks_total: 64,
                 kv_block_tokens: 16,
@@ -177,6 +180,10 @@ impl Backend for Fake {
             cancelled: self.cancelled.load(Ordering::SeqCst),
             ..self.load.lock().unwrap().clone()
         }
+    }
+
+    fn pause_background(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::SeqCst);
     }
 }
 
