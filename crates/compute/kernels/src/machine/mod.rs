@@ -187,7 +187,8 @@ mod tests {
         let pool = ThreadPool::new(1);
         let (int8, f32) = (int8_peaks(&pool), f32_peaks(&pool));
         for peak in int8.iter().chain(&f32) {
-            assert!(peak.gops.is_finite() && peak.gops > 0.1, "{peak:?}");
+            // No least speed: a machine may be busy, or emulated.
+            assert!(peak.gops.is_finite() && peak.gops > 0.0, "{peak:?}");
         }
         let limits = Limits { threads: 1, int8, f32, memory: 1.0, memory_bytes: 1, small_model: 1.0 };
         for isa in crate::Isa::available() {

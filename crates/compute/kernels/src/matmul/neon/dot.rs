@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use super::{Chain, DWORDS, Scaling, Unpack};
 use crate::BLOCK;
-use crate::matmul::Results;
+use crate::matmul::{Results, unroll};
 
 /// The largest magnitude of a quantised activation.
 const LARGEST_X: i32 = 127;
@@ -135,13 +135,14 @@ impl Dot for Multiply {
             let group = if Self::fitting::<U>() >= 4 { 4 } else { 2 };
             // Pairs of k of output rows 0 and 1, and of rows 2 and 3.
             let mut pairs = [[vdupq_n_s32(0); 2]; R];
-            for first in (0..weights.len()).step_by(group) {
-                let (low, high) = products::<R>(&weights[first..][..group], x.add(first * 4));
+            let groups = weights.len() / group;
+            unroll!(i < groups, {
+                let (low, high) = products::<R>(&weights[i * group..][..group], x.add(i * group * 4));
                 for r in 0..R {
                     pairs[r][0] = vpadalq_s16(pairs[r][0], low[r]);
                     pairs[r][1] = vpadalq_s16(pairs[r][1], high[r]);
                 }
-            }
+            });
             std::array::from_fn(|r| vaddq_s32(starts[r], vpaddq_s32(pairs[r][0], pairs[r][1])))
         }
     }

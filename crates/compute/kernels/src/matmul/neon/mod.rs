@@ -13,7 +13,7 @@ use std::arch::aarch64::*;
 pub(super) use float::float;
 
 use self::dot::{Dot, Multiply, Sdot};
-use self::scaling::{Float, Half, HalfMin, Scaling, Super};
+use self::scaling::{BlockScales, Float, Half, HalfMin, Scaling, Super};
 use super::{QuantPanel, Results, unroll};
 use crate::activations::{Factors, Tile};
 use crate::panels::{Quants, Scales};
@@ -158,7 +158,7 @@ impl Chain<'_> {
 /// Adds a block's product with `R` rows, whose dot products advance side by side, to the first `R` of `sums`.
 #[inline(always)]
 unsafe fn add<D: Dot, U: Unpack, S: Scaling, const R: usize>(
-    (weights, scales): (&[int8x16_t; DWORDS], &scaling::BlockScales),
+    (weights, scales): (&[int8x16_t; DWORDS], &BlockScales),
     quants: *const i8,
     factors: *const Factors,
     sums: &mut [float32x4_t],
@@ -167,20 +167,29 @@ unsafe fn add<D: Dot, U: Unpack, S: Scaling, const R: usize>(
     unsafe {
         let factors: [&Factors; R] = std::array::from_fn(|r| &*factors.add(r));
         if S::HALVES {
-            for half in 0..2 {
-                let starts = factors.map(|x| U::start(x.half_minus_128[half] >> 4));
-                let weights = &weights[half * DWORDS / 2..][..DWORDS / 2];
-                let dots = D::dots::<U, R>(starts, weights, quants.add(half * BLOCK / 2));
-                for r in 0..R {
-                    sums[r] = scales.add::<S>(half, dots[r], factors[r], sums[r]);
-                }
-            }
+            let (first, second) = weights.split_at(DWORDS / 2);
+            add_part::<D, U, S, R>((first, scales, 0), quants, factors, sums);
+            add_part::<D, U, S, R>((second, scales, 1), quants.add(BLOCK / 2), factors, sums);
         } else {
-            let starts = factors.map(|x| U::start(x.minus_8));
-            let dots = D::dots::<U, R>(starts, weights, quants);
-            for r in 0..R {
-                sums[r] = scales.add::<S>(0, dots[r], factors[r], sums[r]);
-            }
+            add_part::<D, U, S, R>((weights, scales, 0), quants, factors, sums);
+        }
+    }
+}
+
+/// The same of what has one scale: a block, or half `part` of one.
+#[inline(always)]
+unsafe fn add_part<D: Dot, U: Unpack, S: Scaling, const R: usize>(
+    (weights, scales, part): (&[int8x16_t], &BlockScales, usize),
+    quants: *const i8,
+    factors: [&Factors; R],
+    sums: &mut [float32x4_t],
+) {
+    // SAFETY: forwarded from the caller.
+    unsafe {
+        let minus_8 = |x: &Factors| if S::HALVES { x.half_minus_128[part] >> 4 } else { x.minus_8 };
+        let dots = D::dots::<U, R>(factors.map(|x| U::start(minus_8(x))), weights, quants);
+        for r in 0..R {
+            sums[r] = scales.add::<S>(part, dots[r], factors[r], sums[r]);
         }
     }
 }
