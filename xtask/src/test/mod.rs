@@ -3,6 +3,7 @@
 //! A check is a [`Step`]; it passes, fails, or is skipped with a reason. Under `CI` what is
 //! skipped for want of a tool is a failure, so that a green run there means that everything ran.
 
+mod aarch64;
 mod clients;
 mod counts;
 mod report;
@@ -36,6 +37,8 @@ enum Part {
     Lint,
     /// Unit, property, integration and documentation tests
     Rust,
+    /// Lints and tests of the kernels on an emulated aarch64
+    Aarch64,
     /// The web app's lints, unit tests and build
     Web,
     /// Python, Node, curl and a browser against a real server
@@ -109,6 +112,10 @@ const STEPS: &[Step] = &[
     Step { part: Part::Rust, title: "tools for the rust tests", run: tools::install_for_rust },
     Step { part: Part::Rust, title: "rust tests", run: rust::tests },
     Step { part: Part::Rust, title: "rust doc tests", run: rust::doc_tests },
+    Step { part: Part::Aarch64, title: "tools for aarch64", run: aarch64::install },
+    Step { part: Part::Aarch64, title: "aarch64 clippy", run: aarch64::clippy },
+    Step { part: Part::Aarch64, title: "aarch64 tests", run: aarch64::tests },
+    Step { part: Part::Aarch64, title: "aarch64 without dotprod", run: aarch64::tests_without_dotprod },
     Step { part: Part::Clients, title: "tools for the clients", run: tools::install_for_clients },
     Step { part: Part::Clients, title: "server", run: clients::start },
     Step { part: Part::Clients, title: "curl", run: clients::curl },

@@ -1,6 +1,6 @@
 //! Brings up what the clients need and the machine lacks.
 
-use super::{Outcome, Session};
+use super::{Outcome, Session, aarch64};
 use crate::sh;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,15 @@ pub(crate) fn install_for_rust(_: &mut Session) -> Result<Outcome> {
 /// Installs what the clients use.
 pub(crate) fn install_for_clients(_: &mut Session) -> Result<Outcome> {
     install(&[("chromium", browser().is_some()), ("curl", sh::which("curl").is_some())])
+}
+
+/// Installs what links and runs the kernels' tests for aarch64.
+pub(crate) fn install_for_aarch64(_: &mut Session) -> Result<Outcome> {
+    install(&[
+        ("qemu-user", sh::which(aarch64::EMULATOR).is_some()),
+        ("gcc-aarch64-linux-gnu", sh::which(aarch64::LINKER).is_some()),
+        ("libc6-dev-arm64-cross", Path::new(aarch64::C_LIBRARY).exists()),
+    ])
 }
 
 /// Installs Debian packages for what is missing, where this user can; otherwise says what to install.

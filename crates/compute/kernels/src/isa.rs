@@ -1,6 +1,6 @@
 /// An instruction set the kernels are written for. The bits are the same on all of them.
 ///
-/// Each has what those before it have. Only [`Isa::detect`] and [`Isa::available`] make one other than
+/// Each has what those before it of the same architecture have. Only [`Isa::detect`] and [`Isa::available`] make one other than
 /// [`Isa::Scalar`], on a CPU that has it: code that holds one may use its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
@@ -18,6 +18,12 @@ pub enum Isa {
     /// The same with the 8-bit matrix tiles of AMX.
     #[non_exhaustive]
     Amx,
+    /// NEON, which every aarch64 CPU has: vectors of 16 bytes.
+    #[non_exhaustive]
+    Neon,
+    /// The same with the 8-bit dot products of `dotprod` (Armv8.2-A and later).
+    #[non_exhaustive]
+    NeonDot,
 }
 
 impl Isa {
@@ -28,11 +34,13 @@ impl Isa {
 
     /// All this machine runs, slowest first; the scalar reference is always the first.
     pub fn available() -> Vec<Self> {
-        let all = [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Amx];
-        all.into_iter().filter(|isa| isa.is_available()).collect()
+        let x86 = [Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Amx];
+        let all = [Self::Scalar].into_iter().chain(x86).chain([Self::Neon, Self::NeonDot]);
+        all.filter(|isa| isa.is_available()).collect()
     }
 
-    /// The name in messages and options: `scalar`, `avx2`, `avx-vnni`, `avx512-vnni`, `amx`.
+    /// The name in messages and options: `scalar`, `avx2`, `avx-vnni`, `avx512-vnni`, `amx`, `neon`,
+    /// `neon-dotprod`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -40,6 +48,8 @@ impl Isa {
             Self::AvxVnni => "avx-vnni",
             Self::Avx512 => "avx512-vnni",
             Self::Amx => "amx",
+            Self::Neon => "neon",
+            Self::NeonDot => "neon-dotprod",
         }
     }
 
@@ -64,10 +74,22 @@ impl Isa {
             Self::AvxVnni => avx2() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => avx512(),
             Self::Amx => avx512() && crate::tiles::request(),
+            Self::Neon | Self::NeonDot => false,
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    fn is_available(self) -> bool {
+        use std::arch::is_aarch64_feature_detected;
+        match self {
+            Self::Scalar => true,
+            Self::Neon => is_aarch64_feature_detected!("neon"),
+            Self::NeonDot => is_aarch64_feature_detected!("neon") && is_aarch64_feature_detected!("dotprod"),
+            Self::Avx2 | Self::AvxVnni | Self::Avx512 | Self::Amx => false,
+        }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn is_available(self) -> bool {
         self == Self::Scalar
     }
@@ -102,6 +124,7 @@ pub(crate) fn on_isa(isa: Isa, kernel: impl Kernel) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Isa::Avx512 | Isa::Amx => unsafe { avx512(kernel) },
+        // NEON belongs to what aarch64 is compiled for: the plain copy has it.
         _ => kernel.run(),
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct EngineBenchArgs {
     /// How often each case is timed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Instruction set, such as avx2 [default: the fastest]
+    /// Instruction set, such as avx2 or neon [default: the fastest]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
     /// Compute with f32 weights and activations: the reference

@@ -50,7 +50,7 @@ pub(crate) struct KernelsArgs {
     /// Context lengths of attention; none with 0
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [128, 512, 2048, 8192])]
     ctx: Vec<u32>,
-    /// Instruction set, such as avx2 [default: the fastest]
+    /// Instruction set, such as avx2 or neon [default: the fastest]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
     /// Print one JSON object

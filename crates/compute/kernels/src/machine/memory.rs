@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn memory_is_read() {
-        assert!(read_bandwidth(&ThreadPool::new(2), 3 << 20) > 0.01);
+        assert!(read_bandwidth(&ThreadPool::new(2), 3 << 20) > 0.0);
         assert_eq!(read_bandwidth(&ThreadPool::new(1), usize::MAX / 4), 0.0);
     }
 

@@ -3,6 +3,8 @@
 //! Each figure is the best of many short runs on all threads of a pool, since other processes can only lower
 //! it. An operation is a multiplication or an addition, so a multiply-add counts two.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod memory;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -80,8 +82,8 @@ impl Limits {
     }
 }
 
-/// From narrow to wide, as [`Isa::name`](crate::Isa::name) gives them.
-const ORDER: [&str; 5] = ["scalar", "avx2", "avx-vnni", "avx512-vnni", "amx"];
+/// From narrow to wide, as [`Isa::name`](crate::Isa::name) gives them; a machine has those of one architecture.
+const ORDER: [&str; 7] = ["scalar", "avx2", "avx-vnni", "avx512-vnni", "amx", "neon", "neon-dotprod"];
 
 fn peak_of(peaks: &[Peak], isa: &str) -> f64 {
     let rank = |name: &str| ORDER.iter().position(|known| *known == name);
@@ -103,7 +105,9 @@ struct Loop {
 pub fn int8_peaks(pool: &ThreadPool) -> Vec<Peak> {
     #[cfg(target_arch = "x86_64")]
     let wider = x86::int8_loops();
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    let wider = aarch64::int8_loops();
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let wider: Vec<Loop> = Vec::new();
     std::iter::once(INT8_PLAIN).chain(wider).map(|each| peak(pool, each)).collect()
 }
@@ -112,7 +116,9 @@ pub fn int8_peaks(pool: &ThreadPool) -> Vec<Peak> {
 pub fn f32_peaks(pool: &ThreadPool) -> Vec<Peak> {
     #[cfg(target_arch = "x86_64")]
     let wider = x86::f32_loops();
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    let wider = aarch64::f32_loops();
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let wider: Vec<Loop> = Vec::new();
     std::iter::once(F32_PLAIN).chain(wider).map(|each| peak(pool, each)).collect()
 }
@@ -181,7 +187,8 @@ mod tests {
         let pool = ThreadPool::new(1);
         let (int8, f32) = (int8_peaks(&pool), f32_peaks(&pool));
         for peak in int8.iter().chain(&f32) {
-            assert!(peak.gops.is_finite() && peak.gops > 0.1, "{peak:?}");
+            // No least speed: a machine may be busy, or emulated.
+            assert!(peak.gops.is_finite() && peak.gops > 0.0, "{peak:?}");
         }
         let limits = Limits { threads: 1, int8, f32, memory: 1.0, memory_bytes: 1, small_model: 1.0 };
         for isa in crate::Isa::available() {
@@ -212,12 +219,24 @@ mod tests {
 
     #[test]
     fn a_ceiling_is_that_of_the_set_or_of_one_below() {
-        let peaks = [Peak { isa: "avx2", gops: 2.0 }, Peak { isa: "avx512-vnni", gops: 4.0 }];
-        let check = |isa, expected: f64| assert_eq!(peak_of(&peaks, isa), expected, "{isa}");
-        check("scalar", 0.0);
-        check("avx2", 2.0);
-        check("avx-vnni", 2.0);
-        check("avx512-vnni", 4.0);
-        check("amx", 4.0);
+        let x86 = [Peak { isa: "avx2", gops: 2.0 }, Peak { isa: "avx512-vnni", gops: 4.0 }];
+        let arm = [Peak { isa: "scalar", gops: 1.0 }, Peak { isa: "neon", gops: 2.0 }];
+        let check = |peaks: &[Peak], isa, expected: f64| assert_eq!(peak_of(peaks, isa), expected, "{isa}");
+        check(&x86, "scalar", 0.0);
+        check(&x86, "avx2", 2.0);
+        check(&x86, "avx-vnni", 2.0);
+        check(&x86, "avx512-vnni", 4.0);
+        check(&x86, "amx", 4.0);
+        check(&arm, "scalar", 1.0);
+        check(&arm, "neon", 2.0);
+        check(&arm, "neon-dotprod", 2.0);
+    }
+
+    #[test]
+    fn every_set_has_its_place_in_the_order() {
+        let available = crate::Isa::available();
+        let known: Vec<_> =
+            ORDER.into_iter().filter(|name| available.iter().any(|i| i.name() == *name)).collect();
+        assert_eq!(known, available.iter().map(|isa| isa.name()).collect::<Vec<_>>());
     }
 }

@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::avx512::{Float, Half, HalfMin, Scaling, Super, unroll};
-use super::{QuantPanel, Results};
+use super::avx512::{Float, Half, HalfMin, Scaling, Super};
+use super::{QuantPanel, Results, unroll};
 use crate::activations::{BlockTile, TILE_ROWS, Tile};
 use crate::panels::Scales;
 use crate::tiles::TileShapes;

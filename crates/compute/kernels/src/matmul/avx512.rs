@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{AHEAD, FloatTile, QuantPanel, Results};
+use super::{AHEAD, FloatTile, QuantPanel, Results, unroll};
 use crate::activations::{Factors, TILE_ROWS, Tile};
 use crate::blocks::BlockFormat;
 use crate::panels::{Quants, Scales};
@@ -73,22 +73,6 @@ unsafe fn unpack_blocks<U: Unpack>(panel: &QuantPanel<'_>, target: *mut u8, offs
         }
     }
 }
-
-/// Writes `$body` out for every `$m` below `$count`, at most 16: a loop of that length would be left a loop,
-/// and its sums in memory.
-macro_rules! unroll {
-    ($m:ident < $count:ident, $body:block) => {
-        $crate::matmul::avx512::unroll!(@ $m $count $body 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
-    };
-    (@ $m:ident $count:ident $body:block $($i:literal)*) => {
-        $(if $i < $count {
-            #[allow(non_upper_case_globals)]
-            const $m: usize = $i;
-            $body
-        })*
-    };
-}
-pub(super) use unroll;
 
 /// What a dot product starts from: 0, or one of the records' corrections for weights stored with an offset.
 const MINUS_8: u8 = 8;

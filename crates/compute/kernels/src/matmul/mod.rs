@@ -10,11 +10,17 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod gated;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 #[cfg(test)]
 mod tests;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod unroll;
 
 pub use gated::{Gate, gated};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use unroll::unroll;
 
 use crate::activations::TILE_ROWS;
 use crate::isa::{Kernel, on_isa};
@@ -151,6 +157,12 @@ impl<'a> PanelRun<'a> {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Isa::Avx2 => unsafe { avx2::quantized(tile, &panel, results) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::NeonDot => unsafe { neon::quantized_dot(tile, &panel, results) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { neon::quantized(tile, &panel, results) },
             _ => scalar::quantized(tile, &panel, results),
         }
     }
@@ -172,6 +184,9 @@ impl<'a> PanelRun<'a> {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Isa::Avx2 | Isa::AvxVnni => unsafe { avx2::float(&tile, results) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon | Isa::NeonDot => unsafe { neon::float(&tile, results) },
             _ => scalar::float(&tile, results),
         }
     }

@@ -145,3 +145,34 @@ proptest! {
         }
     }
 }
+
+/// Weights and activations of the largest magnitudes overflow nothing on the way to 32 bits. Bytes that are all the
+/// same are a block's scales too; these are finite.
+#[test]
+fn extremes_do_not_overflow() {
+    let (rows, cols, m) = (20, 512, 15);
+    let pool = ThreadPool::new(1);
+    let check = |format: BlockFormat, byte: u8, value: f32| {
+        let mut x = Activations::default();
+        x.fill(m, cols).fill(value);
+        x.quantize(&pool, Isa::Scalar);
+        let raw = vec![byte; format.bytes(rows * cols)];
+        let weights = PackedMatrix::pack(&pool, Source { format, raw: &raw, rows, cols }, Precision::Fast);
+        let reference = product(1, Isa::Scalar, &x, &weights);
+        assert!(reference.iter().all(|bits| f32::from_bits(*bits).is_finite()), "{} {byte:x}", format.name());
+        for isa in Isa::available() {
+            assert_eq!(
+                product(1, isa, &x, &weights),
+                reference,
+                "{} {byte:x} {value} {isa:?}",
+                format.name()
+            );
+        }
+    };
+    for format in BlockFormat::ALL {
+        for byte in [0x80, 0x77, 0xef, 0x08] {
+            check(format, byte, 1.0);
+            check(format, byte, -1.0);
+        }
+    }
+}

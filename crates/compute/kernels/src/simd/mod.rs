@@ -6,7 +6,7 @@
 //! not kept; see [`canonical`].
 
 #[cfg(target_arch = "aarch64")]
-mod aarch64;
+pub(crate) mod aarch64;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -123,7 +123,12 @@ pub(crate) fn prefetch<T>(at: *const T) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at.addr(), options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = at;
 }
 
@@ -161,6 +166,9 @@ pub(crate) fn on_simd(isa: Isa, kernel: impl SimdKernel) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Isa::Avx512 | Isa::Amx => unsafe { avx512(kernel) },
+        // NEON belongs to what aarch64 is compiled for, so this copy needs no features of its own.
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon | Isa::NeonDot => kernel.run::<aarch64::Neon>(),
         _ => kernel.run::<scalar::Scalar>(),
     }
 }
