@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method};
 use motet_batch::RunAs;
@@ -23,7 +24,7 @@ use motet_store::{
     UsageWriter, UsageWriterOptions, UserId,
 };
 
-use super::{now, open};
+use super::{external, now, open};
 use crate::{
     config::{Config, Tier},
     failure::Failure,
@@ -44,6 +45,7 @@ const CLEANING: Duration = Duration::from_secs(3600);
 pub(crate) struct Door {
     store: Store,
     identity: Arc<Identity>,
+    external: Router,
     keeper: Keeper,
     usage: Arc<UsageWriter>,
     tiers: Vec<Tier>,
@@ -64,20 +66,22 @@ impl Door {
         let usage = UsageWriter::start(store.clone(), &folder, UsageWriterOptions::default());
         let usage = usage
             .map_err(|e| Failure::usage(format!("the journal of usage in {}: {e}", folder.display())))?;
-        let tiers = config.tiers.clone();
+        let (tiers, providers) = (config.tiers.clone(), external::providers(config)?);
         let accounts = IdentityConfig {
             tiers: tiers.iter().map(|tier| tier.name.clone()).collect(),
             public_url: config.accounts.public_url.clone(),
-            providers: Vec::new(),
+            providers: external::listed(&providers),
             clock: Arc::new(now),
         };
         let identity = Identity::new(store.clone(), accounts).map_err(Failure::runtime)?;
-        Ok(Self { store, identity, keeper: Keeper::new(quotas), usage: Arc::new(usage), tiers })
+        let external = external::routes(providers, store.clone(), Arc::clone(&identity));
+        let (keeper, usage) = (Keeper::new(quotas), Arc::new(usage));
+        Ok(Self { store, identity, external, keeper, usage, tiers })
     }
 
     /// The routes for accounts.
     pub(crate) fn routes(&self) -> Routes {
-        Routes { open: self.identity.routes(), ..Routes::default() }
+        Routes { open: self.identity.routes().merge(self.external.clone()), ..Routes::default() }
     }
 
     /// The one-time token that makes the first account from another machine, while there is none.

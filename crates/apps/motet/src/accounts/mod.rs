@@ -4,6 +4,7 @@
 //! the database itself, beside a running server or without one.
 
 mod door;
+mod external;
 mod keys;
 mod password;
 mod usage;

@@ -21,6 +21,7 @@ pub(crate) use keys::KEYS;
 pub(crate) use memory::KvMemory;
 pub(crate) use memory::available as available_memory;
 pub(crate) use models::ModelSettings;
+pub(crate) use oidc::SignInProvider;
 pub(crate) use raw::{RawConfig, Sources};
 pub(crate) use resolved::{Auth, Config, EngineSettings, SamplingSettings, SpillSettings};
 pub(crate) use tiers::Tier;

@@ -19,6 +19,9 @@ pub struct Document {
     version: String,
 }
 
+/// Media types of a body, each with its schema.
+pub type Bodies = Vec<(&'static str, Value)>;
+
 /// A route's description.
 #[derive(Debug, Clone)]
 pub struct Operation {
@@ -33,7 +36,7 @@ pub struct Operation {
     /// The body's media type and schema.
     pub body: Option<(&'static str, Value)>,
     /// Status codes of success, each with what it means and its bodies by media type.
-    pub answers: Vec<(u16, &'static str, Vec<(&'static str, Value)>)>,
+    pub answers: Vec<(u16, &'static str, Bodies)>,
     /// Status codes of errors, which all have one shape.
     pub errors: &'static [u16],
     /// Whether it needs a key.
