@@ -15,8 +15,8 @@ use base64::prelude::BASE64_STANDARD;
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request};
 use motet_gateway::{
-    Access, Ask, Caller, Denial, EmbeddingModel, End, Gateway, GatewayConfig, Outcome, Permit, RateLimit,
-    RateLimits,
+    Access, Ask, Caller, Denial, EmbeddingModel, End, Gateway, GatewayConfig, Identified, Outcome, Permit,
+    RateLimit, RateLimits,
 };
 use motet_protocol::FinishReason;
 use motet_text::{Casing, WordPiece};
@@ -205,8 +205,12 @@ impl Drop for Note {
 }
 
 impl Access for Door {
-    fn identify<'a>(&'a self, _: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
-        async { Ok(Arc::clone(&self.caller)) }.boxed()
+    fn identify<'a>(
+        &'a self,
+        _: &'a http::Method,
+        _: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>> {
+        async { Ok(Arc::clone(&self.caller).into()) }.boxed()
     }
 
     fn reserve<'a>(&'a self, _: &'a Arc<Caller>, ask: Ask) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>> {

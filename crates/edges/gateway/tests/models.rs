@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request};
 use motet_fleet::Role;
 use motet_gateway::{
-    Access, Ask, Caller, Denial, Gateway, GatewayConfig, ModelCard, Outcome, Permit, RateLimits,
+    Access, Ask, Caller, Denial, Gateway, GatewayConfig, Identified, ModelCard, Outcome, Permit, RateLimits,
 };
 use motet_types::SubmitError;
 use serde_json::{Value, json};
@@ -261,9 +261,13 @@ impl Permit for Free {
 }
 
 impl Access for Door {
-    fn identify<'a>(&'a self, _: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
+    fn identify<'a>(
+        &'a self,
+        _: &'a http::Method,
+        _: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>> {
         let caller = Caller { models: Some(self.models.clone()), ..Caller::default() };
-        async move { Ok(Arc::new(caller)) }.boxed()
+        async move { Ok(Arc::new(caller).into()) }.boxed()
     }
 
     fn reserve<'a>(&'a self, _: &'a Arc<Caller>, ask: Ask) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>> {

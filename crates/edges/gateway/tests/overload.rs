@@ -14,7 +14,9 @@ use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request};
 use motet_fleet::{LadderConfig, Rung, Standing};
-use motet_gateway::{Access, Ask, Caller, Denial, Gateway, GatewayConfig, Lanes, OverloadConfig, Permit};
+use motet_gateway::{
+    Access, Ask, Caller, Denial, Gateway, GatewayConfig, Identified, Lanes, OverloadConfig, Permit,
+};
 use motet_types::{LaneLoad, SubmitError};
 use serde_json::{Value, json};
 use support::client::{Reply, get, send};
@@ -31,9 +33,13 @@ const SHORT: u32 = 5;
 struct Door;
 
 impl Access for Door {
-    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
+    fn identify<'a>(
+        &'a self,
+        _: &'a http::Method,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>> {
         let lane = NAMES.iter().position(|name| headers["authorization"] == *name);
-        async move { Ok(Arc::new(Caller { lane, ..Caller::default() })) }.boxed()
+        async move { Ok(Arc::new(Caller { lane, ..Caller::default() }).into()) }.boxed()
     }
 
     fn reserve<'a>(&'a self, _: &'a Arc<Caller>, _: Ask) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>> {
@@ -55,8 +61,12 @@ impl Permit for Free {
 }
 
 impl Access for Open {
-    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<Caller>, Denial>> {
-        Door.identify(headers)
+    fn identify<'a>(
+        &'a self,
+        method: &'a http::Method,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<Identified, Denial>> {
+        Door.identify(method, headers)
     }
 
     fn reserve<'a>(&'a self, _: &'a Arc<Caller>, _: Ask) -> BoxFuture<'a, Result<Box<dyn Permit>, Denial>> {
