@@ -172,7 +172,8 @@ async fn without_an_embedding_model() {
     assert_eq!((&one["max_model_len"], &one["created"]), (&json!(6), &json!(5)));
     let metrics = get(&router, "/metrics").await.text;
     assert!(
-        metrics.contains("motet_embedding_inputs_total 11") && metrics.contains("motet_embedding_requests 2")
+        metrics.contains("motet_embedding_inputs_total{model=\"lab/vectors\"} 11")
+            && metrics.contains("motet_embedding_requests{model=\"lab/vectors\"} 2")
     );
     assert!(metrics.contains("route=\"/v1/embeddings\""), "{metrics}");
 }

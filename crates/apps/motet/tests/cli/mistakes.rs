@@ -67,7 +67,7 @@ fn embedding_models_that_are_none() {
     serve("/", "does not end in a folder's name");
     let folder = world.home.path().join("tiny");
     motet_testkit::TinyBert::default().write(&folder);
-    serve(folder.to_str().unwrap(), "it has the same name as model, tiny");
+    serve(folder.to_str().unwrap(), "it has the same name as another model, tiny");
     fs::write(folder.join("model.safetensors"), [0; 4]).unwrap();
     serve(folder.to_str().unwrap(), "the header's length is not there");
 }
