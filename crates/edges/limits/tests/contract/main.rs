@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+mod killed;
 mod random;
 mod server;
 mod suite;
@@ -18,9 +19,13 @@ use suite::{HOLD, Hands, keeps_the_contract, request};
 
 /// Patient: a busy machine is no reason to fail.
 fn redis(server: &Server, hands: Option<&Hands>) -> RedisQuota {
+    redis_at(&server.url(), hands)
+}
+
+fn redis_at(url: &str, hands: Option<&Hands>) -> RedisQuota {
     let patience = Duration::from_secs(60);
     let clock = hands.map(Hands::clock);
-    RedisQuota::open(RedisConfig { hold: HOLD, patience, clock, ..RedisConfig::new(&server.url()) }).unwrap()
+    RedisQuota::open(RedisConfig { hold: HOLD, patience, clock, ..RedisConfig::new(url) }).unwrap()
 }
 
 #[tokio::test]
