@@ -46,6 +46,7 @@ mod reply;
 mod router;
 mod serve;
 mod stream;
+mod unread;
 mod web;
 mod wire;
 

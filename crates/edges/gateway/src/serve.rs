@@ -18,6 +18,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use crate::unread::Unread;
+
 /// How long replies in flight may go on after a shutdown is asked for. A supervisor kills after 10 s
 /// or more, and a reply that takes longer is cut with its connection.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
@@ -33,6 +35,10 @@ pub struct ConnectionLimits {
     /// How long a connection may be idle or take to send a request's head; then it is closed. The default of 60 s is
     /// longer than clients keep connections for their next request, and short for one that only occupies its place.
     pub head_timeout: Duration,
+    /// How long the other end may take nothing while something waits to be sent; then the connection is closed, and the
+    /// reply on it is cancelled. The default of 10 s is longer than a phone changes networks, and bounds what piles up
+    /// for a reader that has stopped.
+    pub unread_timeout: Duration,
     /// Bytes of a request's head, 64 KiB by default: cookies and proxies add some kilobytes.
     pub head_bytes: usize,
     /// Header lines of a request, 100 by default.
@@ -41,7 +47,8 @@ pub struct ConnectionLimits {
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        Self { connections: 4096, head_timeout: Duration::from_secs(60), head_bytes: 64 << 10, headers: 100 }
+        let (head_timeout, unread_timeout) = (Duration::from_secs(60), Duration::from_secs(10));
+        Self { connections: 4096, head_timeout, unread_timeout, head_bytes: 64 << 10, headers: 100 }
     }
 }
 
@@ -92,6 +99,7 @@ pub async fn serve(
             if begins.is_err() {
                 return;
             }
+            let stream = Unread::new(stream, limits.unread_timeout);
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             // An error is the client's: it left, was too slow, or did not speak HTTP.
             let _ = watcher.watch(connection).await;

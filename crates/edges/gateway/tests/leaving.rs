@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use motet_gateway::ConnectionLimits;
+use motet_types::Backend;
 use serde_json::{Value, json};
 use support::{Beat, Fake, MODEL, gateway, reply, say};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 /// A server on a port of its own, until it is dropped.
@@ -23,30 +24,30 @@ struct Server {
 }
 
 async fn start(fake: &Arc<Fake>) -> Server {
+    start_with(fake, ConnectionLimits::default()).await
+}
+
+async fn start_with(fake: &Arc<Fake>, limits: ConnectionLimits) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (stop, stopped) = oneshot::channel();
     let shutdown = async move { drop(stopped.await) };
-    let task = tokio::spawn(motet_gateway::serve(
-        listener,
-        gateway(fake).router(),
-        ConnectionLimits::default(),
-        shutdown,
-    ));
+    let task = tokio::spawn(motet_gateway::serve(listener, gateway(fake).router(), limits, shutdown));
     Server { port, stop: Some(stop), task }
 }
 
 impl Server {
     async fn post(&self, path: &str, body: Value) -> TcpStream {
-        let body = body.to_string();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        socket.write_all((head + &body).as_bytes()).await.unwrap();
+        socket.write_all(request(path, &body.to_string()).as_bytes()).await.unwrap();
         socket
     }
+}
+
+fn request(path: &str, body: &str) -> String {
+    let length = body.len();
+    let head = "host: localhost\r\ncontent-type: application/json";
+    format!("POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
 async fn read_until(socket: &mut TcpStream, part: &str) -> String {
@@ -125,4 +126,25 @@ async fn shutdown_lets_replies_end() {
     read_until(&mut socket, "[DONE]").await;
     drop(socket);
     server.task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_reading_frees_its_sequence() {
+    let fake = Fake::new(|_| vec![Beat::Token(97); 300]);
+    let limits =
+        ConnectionLimits { unread_timeout: Duration::from_millis(200), ..ConnectionLimits::default() };
+    let server = start_with(&fake, limits).await;
+    // Some megabytes, of which the two sockets hold a part.
+    let body =
+        chat_body(json!({"stream": true, "logprobs": true, "top_logprobs": 20, "n": 8, "max_tokens": 300}))
+            .to_string();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut socket = socket.connect(([127, 0, 0, 1], server.port).into()).await.unwrap();
+    socket.write_all(request("/v1/chat/completions", &body).as_bytes()).await.unwrap();
+    socket.read_exact(&mut [0; 16]).await.unwrap();
+    until_live(&fake, 0).await;
+    assert!(fake.load().cancelled > 0);
+    drop(socket);
+    drop(server);
 }
