@@ -70,10 +70,12 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     let serving = motet_gateway::serve(listener, gateway.router_with(routes), limits, shutdown);
     // The load is looked at until the server has ended, and no longer.
     let serving = async {
-        tokio::select! {
+        let ended = tokio::select! {
             ended = serving => ended,
             () = gateway.watch_load() => Ok(()),
-        }
+        };
+        gateway.end_recorded().await;
+        ended
     };
     tokio::pin!(serving);
     let models = load_all(&gateway, config, address, &computing);

@@ -6,6 +6,7 @@ use motet_protocol::ServiceTier;
 
 use crate::access::{Access, Caller};
 use crate::host::Hosts;
+use crate::idempotency::IdempotencyConfig;
 use crate::overload::OverloadConfig;
 
 /// Where the wall clock is read.
@@ -44,6 +45,8 @@ pub struct GatewayConfig {
     pub access: Option<Arc<dyn Access>>,
     /// What is given up when there is too much to do.
     pub overload: OverloadConfig,
+    /// How answers are kept for requests that are sent again.
+    pub idempotency: IdempotencyConfig,
     /// Names by which requests may call this server.
     pub hosts: Hosts,
     /// The wall clock, for `created` and for templates that print the date.
@@ -86,6 +89,7 @@ impl Default for GatewayConfig {
             lanes: Lanes::default(),
             access: None,
             overload: OverloadConfig::default(),
+            idempotency: IdempotencyConfig::default(),
             hosts: Hosts::default(),
             clock: Arc::new(SystemTime::now),
             entropy: Arc::new(random_bits),

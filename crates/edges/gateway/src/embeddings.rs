@@ -67,6 +67,7 @@ pub(crate) async fn embeddings(
     let limits = permit.as_ref().map_or(RateLimits::default(), |permit| permit.limits());
     let Job { model, request, inputs, tokens } = job;
     let vectors = model.embedder.embed(inputs).map_err(refused)?;
+    sender.begin_work();
     let mut settling = Settling { permit, tokens, accepted: sender.accepted, end: End::Cancelled };
     let vectors = vectors.await;
     settling.end = if vectors.is_ok() { End::Finished(FinishReason::Stop) } else { End::Failed };

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use motet_protocol::{ErrorBody, ErrorObject, RequestError};
+use motet_stream::Full;
 use motet_types::{ReplyError, SubmitError};
 
 use crate::access::Denial;
@@ -73,6 +74,22 @@ pub(crate) enum ApiError {
          a proxy in front of it has to send 'Host: localhost'"
     )]
     ForeignHost(String),
+    #[error(
+        "the header 'Idempotency-Key' must come once and have 1 to 255 printable ASCII characters; a UUID does well"
+    )]
+    BadKey,
+    #[error(
+        "this 'Idempotency-Key' came with another body before; send the same bytes for the same answer, \
+         or a new key for another request"
+    )]
+    KeyReused,
+    #[error(
+        "the answer to this 'Idempotency-Key' was too long to be kept; it was computed and sent once. \
+         Send a new key to have it computed again"
+    )]
+    ReplyLost,
+    #[error("{0}; try again in a second")]
+    NoRoomForKey(Full),
     #[error("{}", told(.0))]
     Denied(Box<Denial>),
     #[error("the model is loading; try again in a moment")]
@@ -167,6 +184,12 @@ impl ApiError {
             Self::BodyTimeout(_) => invalid(S::REQUEST_TIMEOUT, "request_timeout", None),
             Self::BrokenBody => invalid(S::BAD_REQUEST, "incomplete_body", None),
             Self::ForeignHost(_) => invalid(S::FORBIDDEN, "host_not_allowed", None),
+            Self::BadKey => invalid(S::BAD_REQUEST, "invalid_value", Some("Idempotency-Key")),
+            Self::KeyReused => invalid(S::UNPROCESSABLE_ENTITY, "idempotency_key_reused", None),
+            Self::ReplyLost => invalid(S::CONFLICT, "idempotent_reply_lost", None),
+            Self::NoRoomForKey(_) => {
+                server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY))
+            }
             Self::Denied(denial) => denied(denial),
             Self::Loading => server(S::SERVICE_UNAVAILABLE, "model_loading", Some(LOADING_RETRY)),
             Self::Busy => server(S::SERVICE_UNAVAILABLE, "server_is_overloaded", Some(PREPARE_RETRY)),

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::catalogue::{Catalogue, CatalogueSender, ModelCard, State};
 use crate::config::GatewayConfig;
 use crate::embeddings::EmbeddingModel;
+use crate::idempotency::Idempotency;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::null_content;
@@ -58,6 +59,7 @@ pub struct Gateway {
     pub(crate) config: GatewayConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,
+    pub(crate) idempotency: Idempotency,
     pub(crate) rung: watch::Sender<Rung>,
     /// What bodies are known by when they come again.
     pub(crate) marks: RandomState,
@@ -78,8 +80,18 @@ impl Gateway {
         let embedding = watch::Sender::new(None);
         let metrics = Metrics::new(models.subscribe(), embedding.subscribe());
         let workers = Workers::new(&config);
+        let idempotency = Idempotency::new(config.idempotency);
         let (rung, marks) = (watch::Sender::new(Rung::Normal), RandomState::new());
-        Arc::new(Self { config, metrics: Arc::new(metrics), workers, rung, marks, models, embedding })
+        Arc::new(Self {
+            config,
+            metrics: Arc::new(metrics),
+            workers,
+            idempotency,
+            rung,
+            marks,
+            models,
+            embedding,
+        })
     }
 
     /// Serves `model` as the default one from now on. Call it after one real generation has run.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::access::{Ask, Caller, Permit, RateLimits};
 use crate::error::{ApiError, DEGRADED};
 use crate::gateway::{Gateway, Served};
+use crate::idempotency::Work;
 use crate::observe::RequestId;
 use crate::overload::{Comer, Entry, Notices, Tries, peek_model, peek_tier};
 use crate::prepare::{self, Job};
@@ -97,6 +98,7 @@ async fn answer<S: Shape>(
     let limits = permit.as_ref().map_or(RateLimits::default(), |permit| permit.limits());
     let notices = Notices::new(&job.served, &entry, &job);
     let reply = Reply::start(&gateway, &job, &entry, sender.accepted, permit)?;
+    sender.begin_work();
     let generation = &job.generation;
     let shape = shape(Envelope {
         id: ids::fresh(prefix, &gateway.config.entropy),
@@ -109,7 +111,9 @@ async fn answer<S: Shape>(
             .map(|tier| gateway.config.lanes.choose(Some(tier), &sender.caller).0),
     });
     let mut response = if generation.streaming.is_on() {
-        stream::respond(gateway, reply, shape, notices)
+        // What is read from a log has comments of its own.
+        let keep_alive = sender.work.is_none().then_some(gateway.config.keep_alive);
+        stream::respond(gateway, reply, shape, notices, keep_alive)
     } else {
         whole(&gateway, reply, generation.n, &shape).await?
     };
@@ -140,6 +144,17 @@ pub(crate) struct Sender {
     pub(crate) request_id: String,
     pub(crate) accepted: Instant,
     tries: Tries,
+    /// Where the request may be sent again for the same answer.
+    work: Option<Work>,
+}
+
+impl Sender {
+    /// From now on the request costs something.
+    pub(crate) fn begin_work(&self) {
+        if let Some(work) = &self.work {
+            work.begin();
+        }
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Sender {
@@ -151,7 +166,8 @@ impl<S: Sync> FromRequestParts<S> for Sender {
         let RequestId(request_id) = parts.extensions.get().cloned().ok_or(ApiError::Internal)?;
         let retries = parts.headers.get(RETRY_COUNT).is_some_and(|count| count != "0");
         let tries = if retries { Tries::Again } else { Tries::First };
-        Ok(Self { caller, request_id, accepted: Instant::now(), tries })
+        let work = parts.extensions.get().cloned();
+        Ok(Self { caller, request_id, accepted: Instant::now(), tries, work })
     }
 }
 

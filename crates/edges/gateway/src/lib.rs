@@ -16,9 +16,12 @@
 //!
 //! `embeddings` goes the same way with a model of its own, and waits for all vectors of a request.
 //!
+//! A request with an `Idempotency-Key` goes through `idempotency`, which runs the rest of the way once for all who send it.
+//!
 //! **Cancelling.** Whoever holds the [`Reply`](reply::Reply) holds the backend's event streams, and
 //! dropping them cancels. The holder is the response body of a stream, else the handler's future; the
-//! HTTP server drops either when the client leaves. Nothing spawned holds them.
+//! HTTP server drops either when the client leaves. Nothing spawned holds them, but for requests with a key: their tasks
+//! are the gateway's and end when nobody has read for a while.
 //!
 //! **Ready.** A [`Gateway`] answers at once, says `loading` until [`Gateway::set_ready`], and 503 to
 //! what it can't do yet. Each model has its own state; the first one's is the server's.
@@ -36,6 +39,7 @@ mod gateway;
 mod handlers;
 mod health;
 mod host;
+mod idempotency;
 mod ids;
 mod metrics;
 mod null_content;
@@ -58,6 +62,8 @@ pub use config::{Clock, Entropy, GatewayConfig, Lanes};
 pub use embeddings::EmbeddingModel;
 pub use gateway::{Gateway, ServedModel};
 pub use host::Hosts;
+pub use idempotency::IdempotencyConfig;
+pub use motet_stream::LogLimits;
 pub use observe::RequestId;
 pub use overload::OverloadConfig;
 pub use router::Routes;

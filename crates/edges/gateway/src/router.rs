@@ -13,7 +13,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::error::ApiError;
 use crate::gateway::Gateway;
 use crate::observe::{observe, on_panic};
-use crate::{access, body, embeddings, handlers, health, host, web};
+use crate::{access, body, embeddings, handlers, health, host, idempotency, web};
 
 /// Routes that other parts of the server bring; they have the gateway's ids, counts, limits on hosts and panics around
 /// them.
@@ -39,7 +39,7 @@ impl Gateway {
         let for_callers = Router::new()
             .route("/v1/models", get(health::models))
             .route("/v1/models/{*id}", get(health::model))
-            .merge(inference())
+            .merge(self.inference())
             .merge(more.for_callers.with_state(()))
             .route_layer(from_fn_with_state(Arc::clone(self), access::identify));
         Router::new()
@@ -62,21 +62,22 @@ impl Gateway {
     /// and puts that `Arc<`[`Caller`](crate::Caller)`>` among the request's extensions. They are counted and charged
     /// like others. Never serve it: it asks nobody for a key.
     pub fn inner_router(self: &Arc<Self>) -> Router {
-        inference()
+        self.inference()
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(page)
             .layer(CatchPanicLayer::custom(on_panic))
             .layer(from_fn_with_state(Arc::clone(self), observe))
             .with_state(Arc::clone(self))
     }
-}
 
-/// What models compute: the same for requests from outside and from inside.
-fn inference() -> Router<Arc<Gateway>> {
-    Router::new()
-        .route("/v1/chat/completions", post(handlers::chat))
-        .route("/v1/completions", post(handlers::completions))
-        .route("/v1/embeddings", post(embeddings::embeddings))
+    /// What models compute: the same for requests from outside and from inside.
+    fn inference(self: &Arc<Self>) -> Router<Arc<Self>> {
+        Router::new()
+            .route("/v1/chat/completions", post(handlers::chat))
+            .route("/v1/completions", post(handlers::completions))
+            .route("/v1/embeddings", post(embeddings::embeddings))
+            .route_layer(from_fn_with_state(Arc::clone(self), idempotency::once))
+    }
 }
 
 /// The OpenAPI document of all routes, as it is sent.

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -14,16 +15,24 @@ use crate::overload::Notices;
 use crate::reply::{Reply, Update, note_down};
 use crate::wire::Shape;
 
+/// The text of comments that only show that a stream is alive.
+pub(crate) const KEEP_ALIVE: &str = "keep-alive";
+
 /// What keeps proxies from collecting or changing the events.
 const HEADERS: [(HeaderName, &str); 2] =
     [(header::CACHE_CONTROL, "no-cache, no-transform"), (HeaderName::from_static("x-accel-buffering"), "no")];
 
 /// Sends `reply` as events. The headers go out at once and a comment after every
-/// [`keep_alive`](crate::GatewayConfig::keep_alive) of silence, so a client sees that a reply which
+/// `keep_alive` of silence, unless it is none, so a client sees that a reply which
 /// still waits or reads its prompt is alive. The response body owns the reply: when the client leaves,
 /// both are dropped.
-pub(crate) fn respond<S: Shape>(gateway: Arc<Gateway>, reply: Reply, shape: S, notices: Notices) -> Response {
-    let keep_alive = KeepAlive::new().interval(gateway.config.keep_alive).text("keep-alive");
+pub(crate) fn respond<S: Shape>(
+    gateway: Arc<Gateway>,
+    reply: Reply,
+    shape: S,
+    notices: Notices,
+    keep_alive: Option<Duration>,
+) -> Response {
     let frames =
         Frames { gateway, reply, shape, notices, queue: VecDeque::new(), opened: 0, has_ended: false };
     let events = unfold(frames, |mut frames| async {
@@ -33,7 +42,11 @@ pub(crate) fn respond<S: Shape>(gateway: Arc<Gateway>, reply: Reply, shape: S, n
         };
         Some((Ok::<_, Infallible>(event), frames))
     });
-    (HEADERS, Sse::new(events).keep_alive(keep_alive)).into_response()
+    let events = Sse::new(events);
+    match keep_alive.map(|silence| KeepAlive::new().interval(silence).text(KEEP_ALIVE)) {
+        Some(keep_alive) => (HEADERS, events.keep_alive(keep_alive)).into_response(),
+        None => (HEADERS, events).into_response(),
+    }
 }
 
 /// What a stream sends.

@@ -264,6 +264,26 @@ async fn reserved_then_settled_once() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_sent_again_with_its_key_is_charged_once() {
+    let (door, router) = guarded(Caller::default());
+    let ask = async |key, input: Value| {
+        let body = json!({"model": NAME, "input": input}).to_string();
+        let mut request = support::client::post_request("/v1/embeddings", body);
+        request.headers_mut().insert("idempotency-key", http::HeaderValue::from_static(key));
+        send(&router, request).await
+    };
+    // Whole, failed, and refused before any work.
+    for (key, input, status, reserved) in
+        [("a", json!("hello"), 200, 1), ("b", json!([BROKEN]), 500, 1), ("c", json!([FULL]), 503, 2)]
+    {
+        let (first, again) = (ask(key, input.clone()).await, ask(key, input).await);
+        assert_eq!((first.status.as_u16(), &first.text), (status, &again.text));
+        assert_eq!(std::mem::take(&mut *door.asked.lock().unwrap()).len(), reserved);
+        assert_eq!(std::mem::take(&mut *door.settled.lock().unwrap()).len(), reserved);
+    }
+}
+
+#[tokio::test]
 async fn a_callers_own_bounds() {
     let (_, router) = guarded(Caller { max_context: Some(3), ..Caller::default() });
     let got = embed(&router, json!({})).await;

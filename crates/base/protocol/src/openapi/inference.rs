@@ -5,7 +5,7 @@ use super::{Document, Operation, object, parameter, reference, replies, requests
 /// What every route that needs a caller may answer with besides its own.
 const CALLER: &[u16] = &[401, 403, 404, 429, 500, 503];
 /// The same for routes that take a body.
-const BODY: &[u16] = &[400, 401, 403, 404, 408, 413, 415, 429, 500, 503];
+const BODY: &[u16] = &[400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503];
 
 /// Adds the routes of the gateway itself: models, replies, health.
 pub fn inference(document: &mut Document) {
@@ -25,11 +25,19 @@ pub fn inference(document: &mut Document) {
 fn replies_of_models(document: &mut Document) {
     let events =
         json!({"type": "string", "description": "Events with a chunk of the reply each, then `[DONE]`."});
+    let key = || {
+        parameter(
+            "header",
+            "Idempotency-Key",
+            "Sent again with the same body, it gets the answer of the first request.",
+            &json!({"type": "string", "minLength": 1, "maxLength": 255}),
+        )
+    };
     let reply = |id, summary, body, reply| Operation {
         id,
         summary,
         tag: "Replies",
-        parameters: Vec::new(),
+        parameters: vec![key()],
         body: Some(("application/json", reference(body))),
         answers: vec![(
             200,
