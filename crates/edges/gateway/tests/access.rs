@@ -285,6 +285,7 @@ async fn connections_that_only_occupy_a_place_are_closed() {
         head_timeout: Duration::from_millis(300),
         head_bytes: 16 << 10,
         headers: 20,
+        ..ConnectionLimits::default()
     };
     let router = support::gateway(&Fake::new(|_| reply("ok"))).router();
     let server = tokio::spawn(motet_gateway::serve(listener, router, limits, std::future::pending()));
