@@ -10,6 +10,9 @@
 //!
 //! A character becomes at most 18 by its compatibility form, so all of this is linear.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
@@ -129,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// The characters that stood apart, as words. A gap that differs from the shortest one parts two words.
+    /// The characters that stood apart, as words. A gap that differs from most parts two words.
     fn end_run(&mut self) {
         let mut run = std::mem::take(&mut self.run);
         run.truncate(run.iter().rposition(|(_, c)| is_of_word(*c)).map_or(0, |last| last + 1));
@@ -140,8 +143,10 @@ impl Reader {
         if is_spelled {
             separate(&mut self.unmasked.spelled);
         }
-        let gaps = run.iter().skip(1).map(|(gap, _)| gap);
-        let usual = gaps.min_by_key(|gap| gap.len()).cloned().unwrap_or_default();
+        let mut gaps = BTreeMap::<&str, usize>::new();
+        run.iter().skip(1).for_each(|(gap, _)| *gaps.entry(gap).or_default() += 1);
+        let usual = gaps.into_iter().max_by_key(|(gap, count)| (*count, Reverse(gap.len())));
+        let usual = usual.map_or_else(String::new, |(gap, _)| gap.to_owned());
         for (gap, c) in run {
             if is_spelled {
                 self.unmasked.spelled.push(letter(c, self.one));
@@ -268,6 +273,7 @@ mod tests {
         check("a$$et wa!t!", Some(" asset wait "), " ");
         check("k i l l", Some(" kill "), " kill ");
         check("k i l l   m e", Some(" kill me "), " killme ");
+        check("a k.i.l.l", Some(" a kill "), " akill ");
         check("k.i.l.l m.e now", Some(" kill me now "), " killme ");
         check("k 1 l l", Some(" kill "), " kill ");
         check("k i l l!   m e !", Some(" kill me "), " killme ");
