@@ -8,7 +8,7 @@ use crate::list::{BUILTIN, List, ListError};
 use crate::normal::{Unmasked, fold, plain, unmask};
 use crate::phrase::expand;
 
-/// Most phrases of all lists together, alternatives written out: some 50 MiB once compiled.
+/// Most phrases of all lists together, alternatives written out: some 12 MiB once compiled.
 pub const MAX_PHRASES: usize = 50_000;
 /// Most words of a phrase. As many phrases can end at one word of a text, so this bounds the matches.
 const MAX_WORDS: usize = 16;

@@ -1,5 +1,8 @@
 //! `POST /v1/moderations` as clients see it.
 
+// Helpers of tests may fail as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
