@@ -1,5 +1,7 @@
 //! What holds for every check.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::{Arc, LazyLock};
 
 use motet_safety::{All, Category, Check, PromptLeak, Rules, Secrets, Verdict};
