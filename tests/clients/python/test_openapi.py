@@ -39,7 +39,7 @@ schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.N
 def test_answers_are_as_described(case):
     if isinstance(case.body, dict) and case.meta.generation.mode.is_positive:
         # A model that exists, and replies short enough to wait for.
-        if "model" in case.body:
+        if "model" in case.body and not case.path.endswith("/moderations"):
             case.body["model"] = MODEL
         if "messages" in case.body or "prompt" in case.body:
             case.body["max_tokens"] = min(case.body.get("max_tokens") or 4, 4)

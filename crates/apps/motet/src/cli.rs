@@ -245,6 +245,9 @@ pub(crate) struct ListenArgs {
     /// Folder of a BERT model that answers /v1/embeddings [default: none]
     #[arg(long, value_name = "FOLDER")]
     embedding_model: Option<String>,
+    /// TOML file of phrases that /v1/moderations looks for besides the built-in ones [default: none]
+    #[arg(long, value_name = "FILE")]
+    safety_rules: Option<String>,
 }
 
 /// What files and batches may use.
@@ -412,7 +415,7 @@ impl Cli {
 type Flag<'a> = (&'static str, &'a Option<String>);
 
 impl ListenArgs {
-    fn flags(&self) -> [Flag<'_>; 7] {
+    fn flags(&self) -> [Flag<'_>; 8] {
         [
             ("server.host", &self.host),
             ("server.port", &self.port),
@@ -421,6 +424,7 @@ impl ListenArgs {
             ("accounts.store", &self.store),
             ("accounts.redis", &self.quota_redis),
             ("embedding_model", &self.embedding_model),
+            ("safety.rules", &self.safety_rules),
         ]
     }
 }

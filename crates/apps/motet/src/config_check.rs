@@ -4,6 +4,7 @@ use crate::{
     config::{Config, ModelSettings, RawConfig},
     failure::Failure,
     output::{print, say},
+    safety,
 };
 
 /// Prints each key, its value and where that came from. A configuration with a mistake does not get here.
@@ -15,6 +16,8 @@ pub(crate) fn check(raw: &RawConfig, config: &Config, as_json: bool) -> Result<(
         // A secret that isn't there is a mistake too.
         provider.provider_config().map_err(Failure::usage)?;
     }
+    // So is a list that can't be read.
+    safety::rules(config)?;
     if as_json {
         return print(&format!("{:#}\n", json(config)));
     }

@@ -20,6 +20,7 @@ mod models;
 mod output;
 mod progress;
 mod run;
+mod safety;
 mod serve;
 mod signals;
 

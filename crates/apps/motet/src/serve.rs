@@ -10,6 +10,7 @@ use motet_gateway::{
     Access, ConnectionLimits, Gateway, GatewayConfig, Hosts, Lanes, ModelCard, SHUTDOWN_GRACE, ServedModel,
 };
 use motet_model::KvFormat;
+use motet_safety::Moderations;
 use motet_types::Embedder;
 use tokio::{net::TcpListener, sync::oneshot};
 
@@ -22,6 +23,7 @@ use crate::{
     generate::warm,
     load::{Loaded, MEDIAN_CONVERSATION, find_and_load_one},
     output::say,
+    safety,
     signals::shutdown_asked,
 };
 
@@ -29,10 +31,11 @@ use crate::{
 /// process; `/readyz` turns 200 after one real generation of the default model.
 pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
     check_memory(&config.models, available_memory())?;
+    let moderations = safety::moderations(config)?;
     let door = door(config).await?;
     let listener = bind(SocketAddr::new(config.host, config.port)).await?;
     let served = tokio::select! {
-        served = serve_on(listener, config, door.clone()) => served,
+        served = serve_on(listener, config, door.clone(), moderations) => served,
         never = keep_clean(door.as_deref()) => match never {},
     };
     // What requests have used is written down once the last of them has ended.
@@ -44,7 +47,12 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>>) -> Result<(), Failure> {
+async fn serve_on(
+    listener: TcpListener,
+    config: &Config,
+    door: Option<Arc<Door>>,
+    moderations: Moderations,
+) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(Failure::runtime)?;
     let models: Vec<_> = config.models.iter().map(|model| model.model.to_string()).collect();
     say(&format!("Motet listens on http://{address} and loads {}", models.join(", ")));
@@ -56,7 +64,8 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     }
     let batches = batches::of(config, door.as_deref());
     let run_as = batches::run_as(door.as_ref());
-    routes.for_callers = routes.for_callers.merge(batches.routes());
+    routes.for_callers = routes.for_callers.merge(batches.routes()).merge(moderations.routes());
+    routes.described_by.push(motet_safety::describe);
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key or a token is what a foreign page does not have; without accounts the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };

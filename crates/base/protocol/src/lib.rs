@@ -23,6 +23,7 @@ mod generation;
 mod json;
 mod message;
 mod model;
+mod moderation;
 pub mod openapi;
 mod unsupported;
 mod usage;
@@ -46,6 +47,10 @@ pub use generation::{
 pub use json::{MAX_DEPTH, MAX_VALUES, parse_body};
 pub use message::MAX_MESSAGES;
 pub use model::{ModelDetails, ModelList, ModelObject};
+pub use moderation::{
+    MAX_MODERATION_BYTES, MAX_MODERATION_INPUTS, MODERATION_CATEGORIES, Moderation, ModerationRequest,
+    ModerationResult,
+};
 pub use unsupported::{IGNORED, Neutral, UNSUPPORTED};
 pub use usage::{CompletionTokensDetails, PromptTokensDetails, Usage};
 

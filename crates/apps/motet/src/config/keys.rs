@@ -23,7 +23,7 @@ const fn key(name: &'static str, flag: &'static str, default: &'static str, help
 }
 
 /// Every key that has one value; `[[models]]`, `[[lanes]]`, `[[tiers]]` and `[[oidc]]` are lists.
-pub(crate) const KEYS: [Key; 36] = [
+pub(crate) const KEYS: [Key; 37] = [
     key("model", "--model", "default", "GGUF file, folder, or hf:owner/name[:file]"),
     key(
         "embedding_model",
@@ -60,6 +60,12 @@ pub(crate) const KEYS: [Key; 36] = [
     key("files.max_bytes", "--files-max", "10GiB", "most bytes of files that an organisation may keep"),
     key("files.batch_lines", "--batch-lines", "8", "most lines of batches that are computed at once"),
     key("files.keep_output", "--keep-output", "720h", "how long the answers of a batch are kept"),
+    key(
+        "safety.rules",
+        "--safety-rules",
+        "",
+        "TOML file of phrases to look for besides the built-in ones; empty: these alone",
+    ),
     key(
         "engine.threads",
         "--threads",

@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) log: LogSettings,
     pub(crate) accounts: AccountSettings,
     pub(crate) files: FileSettings,
+    /// File with a list of phrases for checks of texts.
+    pub(crate) safety_rules: Option<PathBuf>,
     /// At least one; the first is interactive.
     pub(crate) lanes: Vec<Lane>,
     /// At least one; the first is for accounts whose tier is none of them.
@@ -160,6 +162,9 @@ impl Config {
                 as usize,
             keep_output: reader.read("files.keep_output", |text| values::duration(text, "1h", "8760h"))?,
         };
+        let safety_rules = reader.read("safety.rules", |text| {
+            Ok(Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty()))
+        })?;
         let lanes = lanes::resolve(&raw.lanes)?;
         let mut tiers = tiers::resolve(&raw.tiers, &lanes)?;
         let oidc = oidc::resolve(&raw.oidc, &tiers)?;
@@ -206,6 +211,7 @@ impl Config {
             log,
             accounts,
             files,
+            safety_rules,
             lanes,
             tiers,
             oidc,
