@@ -11,8 +11,10 @@ const KEY: &str = "sk-proj-a1B2c3D4e5F6g7H8i9J0a1B2c3D4e5F6";
 const PROMPT: &str =
     "You are Ada, an assistant of the town library, and you never speak of prices to anybody.";
 
-/// Every check with a text that it flags.
-static CHECKS: LazyLock<Vec<(&str, Arc<dyn Check>, &str)>> = LazyLock::new(|| {
+/// A check by name, with a text that it flags.
+type Named = (&'static str, Arc<dyn Check>, &'static str);
+
+static CHECKS: LazyLock<Vec<Named>> = LazyLock::new(|| {
     let rules: Arc<dyn Check> = Arc::new(Rules::builtin().unwrap());
     let secrets: Arc<dyn Check> = Arc::new(Secrets::new().unwrap());
     let leak: Arc<dyn Check> = Arc::new(PromptLeak::new(PROMPT));
