@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::TokenId;
 
 /// One thing that happened to a reply, in order.
@@ -46,7 +48,7 @@ pub enum FinishReason {
     Length,
 }
 
-/// What a reply cost, in tokens.
+/// What a reply cost: tokens, and how long it waited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt.
@@ -55,6 +57,8 @@ pub struct Usage {
     pub cached: u32,
     /// Generated tokens, a stop token included.
     pub output: u32,
+    /// From being submitted to the first step.
+    pub queued: Duration,
 }
 
 /// Why a reply can't go on.

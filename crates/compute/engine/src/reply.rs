@@ -1,6 +1,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use motet_sample::{FORBIDDEN, NonFinite, logprobs, sample};
@@ -17,13 +18,22 @@ pub(crate) struct Reply {
     max_tokens: u32,
     logprobs: Option<u8>,
     prompt: u32,
-    /// Prompt tokens found cached, once the first chunk has shown it; one for all samples of a request,
-    /// since they share the prompt's chunks.
-    cached: Arc<OnceLock<u32>>,
+    /// What the first chunk has shown; one for all samples of a request, since they share the prompt's chunks.
+    began: Arc<OnceLock<Began>>,
+    submitted: Instant,
     output: u32,
     events: mpsc::Sender<Event>,
     /// The last event is out; nothing may follow it.
     is_over: bool,
+}
+
+/// How a reply began to be computed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Began {
+    /// Prompt tokens found cached.
+    cached: u32,
+    /// Time in line.
+    queued: Duration,
 }
 
 /// What a reply does after a token.
@@ -57,7 +67,7 @@ impl Stream for Events {
 /// The channel holds every event the reply can have, so sending never waits; its memory grows with
 /// what is in it, not with the bound.
 pub(crate) fn channels(request: &Request) -> (Vec<Reply>, Vec<EventStream>) {
-    let cached = Arc::<OnceLock<u32>>::default();
+    let (began, submitted) = (Arc::<OnceLock<Began>>::default(), Instant::now());
     let channel = |sampling: &SamplingParams| {
         let (events, receiver) = mpsc::channel(request.max_tokens as usize + 1);
         let reply = Reply {
@@ -66,7 +76,8 @@ pub(crate) fn channels(request: &Request) -> (Vec<Reply>, Vec<EventStream>) {
             max_tokens: request.max_tokens,
             logprobs: request.logprobs,
             prompt: request.prompt.len() as u32,
-            cached: Arc::clone(&cached),
+            began: Arc::clone(&began),
+            submitted,
             output: 0,
             events,
             is_over: false,
@@ -85,7 +96,8 @@ impl Reply {
     /// Notes where the first chunk began: what is before it need not be computed. Later chunks don't count;
     /// what is before them was computed for this reply.
     pub(crate) fn note_cached(&mut self, start: u32) {
-        self.cached.get_or_init(|| start.min(self.prompt));
+        let began = || Began { cached: start.min(self.prompt), queued: self.submitted.elapsed() };
+        self.began.get_or_init(began);
     }
 
     /// Draws the next token from its logits and tells the reader.
@@ -141,11 +153,8 @@ impl Reply {
     }
 
     fn finish(&mut self, reason: FinishReason) -> Next {
-        let usage = Usage {
-            prompt: self.prompt,
-            cached: self.cached.get().copied().unwrap_or(0),
-            output: self.output,
-        };
+        let Began { cached, queued } = self.began.get().copied().unwrap_or_default();
+        let usage = Usage { prompt: self.prompt, cached, output: self.output, queued };
         self.end(Event::Finished { reason, usage });
         Next::Finished
     }

@@ -194,8 +194,10 @@ fn a_reply_has_every_index_once_and_ends_with_its_usage() {
     let indices: Vec<_> =
         events.iter().filter_map(|e| if let Event::Token(t) = e { Some(t.index) } else { None }).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4]);
-    let usage = Usage { prompt: 3, cached: 0, output: 5 };
-    assert_eq!(events.last(), Some(&Event::Finished { reason: FinishReason::Length, usage }));
+    let Some(Event::Finished { reason: FinishReason::Length, usage }) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*usage, Usage { prompt: 3, cached: 0, output: 5, queued: usage.queued });
     assert!(tokens(&events).iter().all(|token| *token < VOCAB));
     settle(&engine);
 }

@@ -147,6 +147,8 @@ pub struct Outcome {
     pub output_tokens: u64,
     /// How it ended.
     pub end: End,
+    /// In the backend's line; 0 where it did not say, as for replies that were cut short.
+    pub queued: Duration,
     /// From the request's arrival to the first token.
     pub ttft: Option<Duration>,
     /// From the request's arrival to the end.

@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: texts or tokens in, a vector for each out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State as Extract;
@@ -176,6 +177,7 @@ impl Drop for Settling {
             prompt_tokens: self.tokens,
             cached_tokens: 0,
             output_tokens: 0,
+            queued: Duration::ZERO,
             end: self.end,
             ttft: None,
             took: self.accepted.elapsed(),

@@ -293,13 +293,17 @@ fn server(status: StatusCode, code: &'static str, retry_after: Option<Duration>)
     Policy { status, kind: "server_error", code: Some(code), param: None, retry_after }
 }
 
+/// The server's own failure: among the extensions of its response, for the log, which knows the request's id.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure(pub(crate) String);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Policy { status, retry_after, .. } = self.policy();
-        if status.is_server_error() {
-            tracing::warn!(status = status.as_u16(), error = %self, "request failed");
-        }
         let mut response = (status, Json(self.body())).into_response();
+        if status.is_server_error() {
+            response.extensions_mut().insert(Failure(self.to_string()));
+        }
         let headers = response.headers_mut();
         if let Some(wait) = retry_after {
             // Rounded up: who obeys must not come too early.

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, Method};
 use tokio::time::Instant;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Failure};
 use crate::gateway::Gateway;
 use crate::ids;
 use crate::metrics::Metrics;
@@ -45,6 +45,9 @@ pub(crate) async fn observe(
     };
     let mut response = next.run(request).await;
     watch.status = response.status().as_u16();
+    if let Some(Failure(error)) = response.extensions_mut().remove() {
+        tracing::warn!(id = watch.id, route = watch.route, status = watch.status, error, "request failed");
+    }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&watch.id) {
         headers.insert(REQUEST_ID, id);

@@ -3,6 +3,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_core::Stream;
 use motet_types::{Event, EventStream, FinishReason, Logprobs, Request, SamplingParams, TokenEvent, Usage};
@@ -21,6 +22,9 @@ pub(crate) struct Reply {
     max_tokens: u32,
     logprobs: Option<u8>,
     output: u32,
+    submitted: Instant,
+    /// Time without a place.
+    queued: Duration,
 }
 
 type Place = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
@@ -51,6 +55,8 @@ impl Reply {
             max_tokens: request.max_tokens,
             logprobs: request.logprobs,
             output: 0,
+            submitted: Instant::now(),
+            queued: Duration::ZERO,
         })
     }
 
@@ -59,7 +65,8 @@ impl Reply {
         if self.output == self.max_tokens {
             self.over();
             self.counters.finished.fetch_add(1, Ordering::Relaxed);
-            let usage = Usage { prompt: self.prompt, cached: 0, output: self.output };
+            let (prompt, output, queued) = (self.prompt, self.output, self.queued);
+            let usage = Usage { prompt, cached: 0, output, queued };
             return Event::Finished { reason: FinishReason::Length, usage };
         }
         let index = self.output;
@@ -96,6 +103,7 @@ impl Stream for Reply {
                         this.over();
                         return Poll::Ready(None);
                     };
+                    this.queued = this.submitted.elapsed();
                     this.counters.waiting.fetch_sub(1, Ordering::Relaxed);
                     this.counters.running.fetch_add(1, Ordering::Relaxed);
                     this.counters.prompt_tokens.fetch_add(u64::from(this.prompt), Ordering::Relaxed);

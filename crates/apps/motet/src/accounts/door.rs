@@ -293,7 +293,7 @@ impl Ticket {
             cached_tokens: count(outcome.cached_tokens),
             output_tokens: count(outcome.output_tokens),
             reasoning_tokens: 0,
-            queue_ms: 0,
+            queue_ms: millis(outcome.queued),
             ttft_ms: outcome.ttft.map(millis),
             duration_ms: millis(outcome.took),
             cost_micros: i64::try_from(cost).unwrap_or(i64::MAX),

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use motet_protocol::FinishReason;
 use motet_text::{Delta, ReplyDecoder, Tokenizer};
@@ -28,6 +29,7 @@ pub(super) struct Choice {
     /// Log-probability of the tokens so far, where it is reported, and how many they are.
     score: (f64, u32),
     cached: Option<u32>,
+    queued: Duration,
     /// When the last token came.
     pub(super) last_token: Option<Instant>,
 }
@@ -68,6 +70,7 @@ impl Choice {
             output: 0,
             score: (0.0, 0),
             cached: None,
+            queued: Duration::ZERO,
             last_token: None,
         }
     }
@@ -83,6 +86,11 @@ impl Choice {
         self.cached
     }
 
+    /// Time in the backend's line, once it has said so at the end.
+    pub(super) fn queued(&self) -> Duration {
+        self.queued
+    }
+
     /// Stops the sequence.
     pub(super) fn cancel(&mut self) {
         self.events = None;
@@ -95,6 +103,7 @@ impl Choice {
             Some(Event::Token(event)) => Ok(self.on_token(event)),
             Some(Event::Finished { reason, usage }) => {
                 (self.cached, self.output) = (Some(usage.cached), usage.output);
+                self.queued = usage.queued;
                 Ok(self.on_end(reason))
             }
             Some(Event::Failed(error)) => Err(ApiError::Reply(error)),

@@ -142,6 +142,7 @@ impl Reply {
             cached_tokens: u64::from(usage.prompt_tokens_details.cached_tokens),
             output_tokens: u64::from(usage.completion_tokens),
             end: self.end,
+            queued: self.choices.iter().map(Choice::queued).max().unwrap_or_default(),
             ttft: first_token.map(|first| first - accepted),
             took: accepted.elapsed(),
         });

@@ -227,7 +227,8 @@ impl Player {
             }
         }
         self.guard.has_ended = true;
-        let usage = Usage { prompt: self.request.prompt.len() as u32, cached: CACHED, output: self.index };
+        let (prompt, output) = (self.request.prompt.len() as u32, self.index);
+        let usage = Usage { prompt, cached: CACHED, output, queued: Duration::from_millis(7) };
         Some(Event::Finished { reason, usage })
     }
 
