@@ -57,6 +57,7 @@ async fn serve_on(listener: TcpListener, config: &Config, door: Option<Arc<Door>
     let batches = batches::of(config, door.as_deref());
     let run_as = batches::run_as(door.as_ref());
     routes.for_callers = routes.for_callers.merge(batches.routes());
+    routes.described_by.push(motet_batch::describe);
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key or a token is what a foreign page does not have; without accounts the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };
