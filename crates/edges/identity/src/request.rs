@@ -155,10 +155,14 @@ impl<S: Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// The last value of this name that is not empty.
+    /// The last value of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let mut found = self.0.iter().rev().filter(|(key, value)| key == name && !value.is_empty());
-        found.next().map(|(_, value)| value.as_str())
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The entry of a list after which to go on; an empty one, as clients send for the first part, is none.
+    pub(crate) fn after(&self) -> Option<&str> {
+        self.get("after").filter(|after| !after.is_empty())
     }
 
     /// How many entries of a list are asked for.

@@ -148,7 +148,7 @@ impl Report {
     async fn list(&self, store: &Store, params: &Params) -> Result<Response, Refusal> {
         let limit = params.limit()?;
         let Group(group, _) = self.group.unwrap_or(GROUPS[0]);
-        let after = params.get("after");
+        let after = params.after();
         if group == UsageGroup::Day && after.is_some_and(|date| day_of_date(date).is_none()) {
             return Err(wire::unknown_cursor().into());
         }
