@@ -28,7 +28,8 @@ async fn fields() {
     check(post(), "/api/session", json!({"login": 3, "password": "x"}), "login", kind).await;
     check(post(), "/api/session", json!({"login": "x", "password": ["hunter22"]}), "password", kind).await;
     check(post(), "/api/session", json!({"login": "x", "password": "y", "more": 1}), "more", unknown).await;
-    check(post(), "/api/session", json!({"login": "x", "password": "y", "more": null}), "more", unknown).await;
+    check(post(), "/api/session", json!({"login": "x", "password": "y", "more": null}), "more", unknown)
+        .await;
     check(post(), "/api/session/password", json!({"new": "hunter22"}), "old", missing).await;
     check(patch(), "/api/me", json!({"display_name": " "}), "display_name", value).await;
     check(patch(), "/api/me", json!({"display_name": "x".repeat(255)}), "display_name", value).await;
