@@ -41,7 +41,7 @@ impl Server {
         Self::launch(&mut command, port, run.join("motet.log"))
     }
 
-    /// Starts a second one, in front of the same model, that asks for keys; also a key of each tier.
+    /// Starts a second one, in front of the same model, that asks for keys; also a key of each tier, and an administrator's.
     pub(crate) fn start_with_accounts() -> Result<(Self, String)> {
         let run = paths::target().join("client-tests/accounts");
         if run.exists() {
@@ -60,6 +60,10 @@ impl Server {
             let key = sh::capture(motet().args(["keys", "create", "--user", tier]))?;
             keys.push(format!("{tier}={}", key.trim()));
         }
+        let all = "chat,embeddings,batches,usage,admin";
+        sh::run(motet().args(["users", "create", "admin", "--role", "admin", "--tier", "roomy"]))?;
+        let key = sh::capture(motet().args(["keys", "create", "--user", "admin", "--scopes", all]))?;
+        keys.push(format!("admin={}", key.trim()));
         let port = free_port()?;
         let mut command = motet();
         command.args(["serve", "--auth", "on", "--host", "127.0.0.1", "--port", &port.to_string()]);

@@ -11,6 +11,8 @@ mod chat;
 mod cli;
 mod config;
 mod config_check;
+#[cfg(test)]
+mod described;
 mod embed;
 mod failure;
 mod generate;

@@ -65,7 +65,7 @@ async fn serve_on(
     let batches = batches::of(config, door.as_deref());
     let run_as = batches::run_as(door.as_ref());
     routes.for_callers = routes.for_callers.merge(batches.routes()).merge(moderations.routes());
-    routes.described_by.push(motet_safety::describe);
+    routes.described_by.extend([motet_batch::describe, motet_safety::describe]);
     let access = door.map(|door| door as Arc<dyn Access>);
     // A key or a token is what a foreign page does not have; without accounts the name it asks for tells it apart.
     let hosts = if access.is_some() { Hosts::Any } else { Hosts::default() };

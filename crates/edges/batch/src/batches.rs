@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -15,26 +15,26 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::files::{self, shown};
-use crate::guard::{self, Sender};
+use crate::guard::{self, Named, Sender};
 use crate::list::{self, Asked, Limits, List};
 use crate::service::{Batches, Service};
 use crate::upload;
 use crate::wire::{BatchObject, WINDOW};
 
 /// Where lines may go.
-const ENDPOINTS: [&str; 3] = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"];
+pub(crate) const ENDPOINTS: [&str; 3] = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"];
 /// Batches in a part of a list, as OpenAI has it.
-const LIMITS: Limits = Limits { usual: 20, most: 100 };
+pub(crate) const LIMITS: Limits = Limits { usual: 20, most: 100 };
 /// Longest request for a batch: its metadata is the longest part.
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// How long it may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bounds of metadata, as OpenAI's.
-const MAX_PAIRS: usize = 16;
-const MAX_KEY_CHARS: usize = 64;
-const MAX_VALUE_CHARS: usize = 512;
+pub(crate) const MAX_PAIRS: usize = 16;
+pub(crate) const MAX_KEY_CHARS: usize = 64;
+pub(crate) const MAX_VALUE_CHARS: usize = 512;
 /// What OpenAI's batches have and these don't.
-const UNSUPPORTED: &str = "output_expires_after";
+pub(crate) const UNSUPPORTED: &str = "output_expires_after";
 
 impl Batches {
     /// The routes, for a server that puts the caller among the extensions of each request.
@@ -131,7 +131,7 @@ async fn list(
 async fn one(
     State(service): State<Arc<Service>>,
     sender: Sender,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<BatchObject>, ApiError> {
     let found = service.store().await?.batch(&sender.owner, &BatchId::new(id.as_str())).await?;
     Ok(Json(found.ok_or_else(|| missing(&id))?.into()))
@@ -141,7 +141,7 @@ async fn one(
 async fn cancel(
     State(service): State<Arc<Service>>,
     sender: Sender,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<BatchObject>, ApiError> {
     let store = service.store().await?;
     let batch = BatchId::new(id.as_str());

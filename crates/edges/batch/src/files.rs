@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use http::{HeaderValue, header};
@@ -14,13 +14,13 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
 use crate::error::ApiError;
-use crate::guard::Sender;
+use crate::guard::{Named, Sender};
 use crate::list::{self, Asked, Limits, List};
 use crate::service::Service;
 use crate::wire::{FileDeleted, FileObject};
 
 /// Files in a part of a list, as OpenAI has it.
-const LIMITS: Limits = Limits { usual: 10_000, most: 10_000 };
+pub(crate) const LIMITS: Limits = Limits { usual: 10_000, most: 10_000 };
 /// How much of a file is in memory while it is sent.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -50,7 +50,7 @@ pub(crate) async fn list(
 pub(crate) async fn one(
     State(service): State<Arc<Service>>,
     sender: Sender,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<FileObject>, ApiError> {
     Ok(Json(find(&service, &sender, &id).await?.into()))
 }
@@ -59,7 +59,7 @@ pub(crate) async fn one(
 pub(crate) async fn content(
     State(service): State<Arc<Service>>,
     sender: Sender,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Response, ApiError> {
     let file = find(&service, &sender, &id).await?;
     let path = service.disk.path(&sender.owner, &file.id);
@@ -80,7 +80,7 @@ pub(crate) async fn content(
 pub(crate) async fn delete(
     State(service): State<Arc<Service>>,
     sender: Sender,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<FileDeleted>, ApiError> {
     let file = FileId::new(id.as_str());
     match service.store().await?.delete_file(&sender.owner, &file).await? {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Path, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
@@ -50,6 +50,19 @@ impl<S: Sync> FromRequestParts<S> for Sender {
         let caller = parts.extensions.get::<Arc<Caller>>().ok_or(ApiError::Internal)?;
         let (org, user) = (OrgId::new(caller.tenant.as_str()), UserId::new(caller.account.user.as_str()));
         Ok(Self { owner: DataOwner { org, user }, key: caller.account.key.as_deref().map(KeyId::new) })
+    }
+}
+
+/// The id in a path.
+pub(crate) struct Named(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        // What does not decode to text names nothing; the message shows that.
+        let id = Path::from_request_parts(parts, state).await;
+        Ok(Self(id.map_or_else(|_| "\u{fffd}".to_owned(), |Path(id)| id)))
     }
 }
 

@@ -26,6 +26,7 @@
 mod answers;
 mod batches;
 mod config;
+mod describe;
 mod disk;
 mod error;
 mod files;
@@ -40,6 +41,7 @@ mod upload;
 mod wire;
 
 pub use config::{BatchConfig, WallClock};
+pub use describe::describe;
 pub use line::RunAs;
 pub use runner::Runner;
 pub use service::{Batches, OpenStore};

@@ -30,7 +30,11 @@ const MAX_NAME_CHARS: usize = 255;
 /// How long a client that was refused is listened to, so that one that writes before it reads sees the answer.
 const DRAIN: Duration = Duration::from_secs(20);
 /// The shortest and the longest life that can be asked for: an hour and thirty days.
-const LIFE_SECONDS: std::ops::RangeInclusive<i64> = 3_600..=2_592_000;
+pub(crate) const LIFE_SECONDS: std::ops::RangeInclusive<i64> = 3_600..=2_592_000;
+/// What files may be for.
+pub(crate) const PURPOSES: [&str; 2] = ["batch", "user_data"];
+/// From when a file's life is counted.
+pub(crate) const ANCHOR: &str = "created_at";
 
 /// What came with a form.
 #[derive(Default)]
@@ -178,7 +182,7 @@ fn broken(error: MultipartError) -> ApiError {
 fn purpose(sent: Option<String>) -> Result<String, RequestError> {
     let sent = sent.ok_or_else(|| RequestError::missing("purpose"))?;
     match sent.as_str() {
-        "batch" | "user_data" => Ok(sent),
+        known if PURPOSES.contains(&known) => Ok(sent),
         "assistants" | "fine-tune" | "vision" | "evals" => Err(RequestError::unsupported(
             "purpose",
             "asks for what this server does not do; it takes 'batch', and 'user_data' to only keep a file",
@@ -192,7 +196,7 @@ fn life(anchor: Option<String>, seconds: Option<String>) -> Result<Option<i64>, 
     if anchor.is_none() && seconds.is_none() {
         return Ok(None);
     }
-    if anchor.as_deref() != Some("created_at") {
+    if anchor.as_deref() != Some(ANCHOR) {
         return Err(RequestError::bad_value("expires_after[anchor]", "must be 'created_at'"));
     }
     let life = seconds.as_deref().and_then(|seconds| seconds.parse().ok());

@@ -7,7 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::{HeaderName, Method, header};
-use motet_protocol::openapi::{self, Document};
+use motet_protocol::openapi::{self, Accounts, Document};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::ApiError;
@@ -35,7 +35,8 @@ impl Gateway {
 
     /// The gateway's own routes and some more.
     pub fn router_with(self: &Arc<Self>, more: Routes) -> Router {
-        let document = described(&more.described_by);
+        let accounts = if self.config.access.is_some() { Accounts::On } else { Accounts::Off };
+        let document = described(accounts, &more.described_by);
         let for_callers = Router::new()
             .route("/v1/models", get(health::models))
             .route("/v1/models/{*id}", get(health::model))
@@ -81,8 +82,8 @@ impl Gateway {
 }
 
 /// The OpenAPI document of all routes, as it is sent.
-fn described(more: &[fn(&mut Document)]) -> ([(HeaderName, &'static str); 1], Bytes) {
-    let mut document = Document::new(env!("CARGO_PKG_VERSION"));
+fn described(accounts: Accounts, more: &[fn(&mut Document)]) -> ([(HeaderName, &'static str); 1], Bytes) {
+    let mut document = Document::new(env!("CARGO_PKG_VERSION"), accounts);
     openapi::inference(&mut document);
     more.iter().for_each(|describe| describe(&mut document));
     ([(header::CONTENT_TYPE, "application/json")], Bytes::from(document.json().to_string()))

@@ -16,6 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use motet_protocol::openapi;
 use motet_store::{Credential, Principal, Role, Scope, Secret, SessionAuth, SessionId};
 
 use crate::error::Refusal;
@@ -23,9 +24,9 @@ use crate::identity::{Identity, cookie};
 use crate::request;
 
 /// The session's cookie.
-pub(crate) const COOKIE: &str = "motet_session";
+pub(crate) const COOKIE: &str = openapi::SESSION_COOKIE;
 
-const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
+const CSRF: HeaderName = HeaderName::from_static(openapi::CSRF_HEADER);
 
 /// Who a request is from.
 #[derive(Debug, Clone)]

@@ -29,7 +29,7 @@ pub(crate) async fn list(
     who.require_manager()?;
     let keys = identity.store.keys(Owner::User(&who.principal.org, &who.principal.user)).await?;
     let data = keys.iter().map(wire::key).collect();
-    Ok(Json(wire::page(data, params.get("after"), params.limit()?)?))
+    Ok(Json(wire::page(data, params.after(), params.limit()?)?))
 }
 
 /// `POST /api/keys`: a key, and the only time that it can be read.

@@ -18,6 +18,7 @@
 //! - no secret is logged, and each is shown once.
 
 mod credentials;
+mod describe;
 mod devices;
 mod error;
 mod identity;
@@ -30,4 +31,5 @@ mod users;
 mod wire;
 
 pub use credentials::{NotKnown, Who};
+pub use describe::describe;
 pub use identity::{Begun, Client, HASHING_AT_ONCE, Identity, IdentityConfig, Provider};

@@ -20,7 +20,7 @@ const MAX_BODY_BYTES: usize = 32 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most that a page of a list may have, and has unless less is asked for.
-const MAX_LIMIT: usize = 100;
+pub(crate) const MAX_LIMIT: usize = 100;
 
 /// A whole body, within bounds.
 pub(crate) async fn read(body: Body) -> Result<Vec<u8>, Refusal> {
@@ -130,8 +130,7 @@ impl Fields {
 
     /// Fails when there is a field that was not taken: misspelt, it would be without effect.
     pub(crate) fn end(self) -> Result<(), RequestError> {
-        let left = self.0.into_iter().find(|(_, value)| !value.is_null());
-        let Some((name, _)) = left else { return Ok(()) };
+        let Some((name, _)) = self.0.into_iter().next() else { return Ok(()) };
         let name: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
         Err(RequestError::unsupported(name, "is no parameter here; see docs/api.md for those that are"))
     }
@@ -156,10 +155,14 @@ impl<S: Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// The last value of this name that is not empty.
+    /// The last value of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let mut found = self.0.iter().rev().filter(|(key, value)| key == name && !value.is_empty());
-        found.next().map(|(_, value)| value.as_str())
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The entry of a list after which to go on; an empty one, as clients send for the first part, is none.
+    pub(crate) fn after(&self) -> Option<&str> {
+        self.get("after").filter(|after| !after.is_empty())
     }
 
     /// How many entries of a list are asked for.

@@ -25,7 +25,7 @@ use crate::{users, wire};
 const USUAL_DAYS: i64 = 30;
 
 /// The most days of a report: two leap years, to compare one with the next.
-const MAX_DAYS: i64 = 732;
+pub(crate) const MAX_DAYS: i64 = 732;
 
 /// Groups per query of a report that is streamed.
 const PAGE: u32 = 500;
@@ -47,9 +47,9 @@ struct Report {
 
 /// What sums are by, and its name in requests.
 #[derive(Clone, Copy)]
-struct Group(UsageGroup, &'static str);
+pub(crate) struct Group(UsageGroup, pub(crate) &'static str);
 
-const GROUPS: [Group; 4] = [
+pub(crate) const GROUPS: [Group; 4] = [
     Group(UsageGroup::Day, "day"),
     Group(UsageGroup::Model, "model"),
     Group(UsageGroup::User, "user"),
@@ -148,7 +148,7 @@ impl Report {
     async fn list(&self, store: &Store, params: &Params) -> Result<Response, Refusal> {
         let limit = params.limit()?;
         let Group(group, _) = self.group.unwrap_or(GROUPS[0]);
-        let after = params.get("after");
+        let after = params.after();
         if group == UsageGroup::Day && after.is_some_and(|date| day_of_date(date).is_none()) {
             return Err(wire::unknown_cursor().into());
         }

@@ -25,7 +25,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Value>, Refusal> {
     who.require_admin()?;
     let limit = params.limit()?;
-    let after = match params.get("after") {
+    let after = match params.after() {
         Some(id) => Some(of_org(&identity, &who, id).await?.ok_or_else(wire::unknown_cursor)?.login),
         None => None,
     };

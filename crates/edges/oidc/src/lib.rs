@@ -32,6 +32,7 @@
 mod cached;
 mod claims;
 mod config;
+mod describe;
 mod discovery;
 mod encoding;
 mod error;
@@ -48,6 +49,7 @@ mod secret;
 mod token;
 
 pub use config::{ConfigError, ProviderConfig};
+pub use describe::describe;
 pub use error::{Class, SignInError, TokenError};
 pub use fetch::HttpLimits;
 pub use flow::{ENTROPY_BYTES, FLOW_LIFETIME_MS, Flow, Flows, MAX_FLOWS};

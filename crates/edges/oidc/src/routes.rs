@@ -4,7 +4,10 @@ use std::{future::Future, sync::Arc};
 
 use axum::{
     Json, Router,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -72,8 +75,10 @@ pub fn routes<S: SignIn>(providers: Vec<Provider>, sign_in: Arc<S>, clock: Clock
 }
 
 impl<S> Shared<S> {
-    fn provider(&self, name: &str) -> Option<&Provider> {
-        self.providers.iter().find(|provider| provider.config().name == name)
+    fn provider(&self, name: &Named) -> Option<&Provider> {
+        // What does not decode to text names none.
+        let Ok(Path(name)) = name else { return None };
+        self.providers.iter().find(|provider| provider.config().name == *name)
     }
 }
 
@@ -93,6 +98,9 @@ async fn list<S: SignIn>(State(shared): State<Arc<Shared<S>>>) -> Json<Vec<Liste
     Json(listed.collect())
 }
 
+/// The provider's name in the address.
+type Named = Result<Path<String>, PathRejection>;
+
 /// Names and values behind an address.
 type Parameters = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
@@ -103,7 +111,7 @@ fn pairs(parameters: Parameters) -> Result<Vec<(String, String)>, SignInError> {
 
 async fn begin<S: SignIn>(
     State(shared): State<Arc<Shared<S>>>,
-    Path(name): Path<String>,
+    name: Named,
     parameters: Parameters,
     headers: HeaderMap,
 ) -> Response {
@@ -141,7 +149,7 @@ async fn started(
 
 async fn callback<S: SignIn>(
     State(shared): State<Arc<Shared<S>>>,
-    Path(name): Path<String>,
+    name: Named,
     parameters: Parameters,
     request: axum::extract::Request,
 ) -> Response {
@@ -155,7 +163,7 @@ async fn callback<S: SignIn>(
     let state = callback.state.as_deref().unwrap_or_default();
     let cookie = FlowCookie::of(provider, state);
     let browser = cookie.find(&request.headers).unwrap_or_default();
-    let Some(flow) = shared.flows.take(&name, state, browser, now) else {
+    let Some(flow) = shared.flows.take(&provider.config().name, state, browser, now) else {
         return failed(&SignInError::NotUnderWay, provider, &request.headers);
     };
     let mut response = match provider.finish(&flow, &callback, now).await {

@@ -1,4 +1,4 @@
-use motet_protocol::openapi::{Document, Operation, nullable, object, reference};
+use motet_protocol::openapi::{Access, Document, Operation, nullable, object, reference};
 use motet_protocol::{MAX_MODERATION_BYTES, MAX_MODERATION_INPUTS, MODERATION_CATEGORIES};
 use serde_json::{Map, Value, json};
 
@@ -9,19 +9,13 @@ pub fn describe(document: &mut Document) {
     document.schema("ModerationRequest", request());
     document.schema("ModerationReply", reply());
     let operation = Operation {
-        id: "createModeration",
-        summary: "Look for what a text may be flagged for",
-        tag: "Moderations",
-        parameters: Vec::new(),
-        body: Some(("application/json", reference("ModerationRequest"))),
-        answers: vec![(
-            200,
-            "A result for each input.",
-            vec![("application/json", reference("ModerationReply"))],
-        )],
         errors: &[400, 401, 403, 404, 408, 413, 415, 429, 500, 503],
-        has_key: true,
+        access: Access::Caller,
+        ..Operation::new("createModeration", "Moderations", "Look for what a text may be flagged for")
     };
+    let operation = operation
+        .takes(reference("ModerationRequest"))
+        .gives("A result for each input.", reference("ModerationReply"));
     document.route("post", "/v1/moderations", &operation);
 }
 

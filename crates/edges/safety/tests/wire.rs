@@ -118,7 +118,7 @@ async fn places_are_bounded() {
 
 #[test]
 fn it_is_described() {
-    let mut document = Document::new("0.0.0");
+    let mut document = Document::new("0.0.0", motet_protocol::openapi::Accounts::On);
     describe(&mut document);
     let document = document.json();
     insta::assert_json_snapshot!(json!({

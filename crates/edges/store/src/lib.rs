@@ -54,4 +54,4 @@ pub use usage::{
     UsageQuery, UsageSum, UsageWriter, UsageWriterOptions, UsageWriterStatus, date_of, day_of, day_of_date,
     month_of,
 };
-pub use users::{FirstOwner, MAX_PAGE, NewUser, Org, Role, User, UserChange};
+pub use users::{FirstOwner, MAX_FIELD_CHARS, MAX_PAGE, NewUser, Org, Role, User, UserChange};

@@ -9,6 +9,8 @@ use crate::{
 
 /// The most rows one page of a list has.
 pub const MAX_PAGE: u32 = 200;
+/// Longest login, display name, tier or key's name in characters.
+pub const MAX_FIELD_CHARS: usize = 254;
 
 /// An organisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// Every role.
+    pub const ALL: [Self; 3] = [Self::Member, Self::Admin, Self::Owner];
+
     /// Its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -46,7 +51,7 @@ impl Role {
     /// The role of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Member, Self::Admin, Self::Owner].into_iter().find(|role| role.as_str() == name)
+        Self::ALL.into_iter().find(|role| role.as_str() == name)
     }
 
     pub(crate) fn of(row: &Row) -> Result<Self> {
@@ -396,7 +401,7 @@ pub(crate) fn field(what: &'static str, text: &str) -> Result<String> {
     let text = text.trim();
     let rule = if text.is_empty() {
         "may not be empty"
-    } else if text.chars().count() > 254 {
+    } else if text.chars().count() > MAX_FIELD_CHARS {
         "may have at most 254 characters"
     } else if text.chars().any(char::is_control) {
         "may not have control characters in it"

@@ -18,7 +18,7 @@ use motet_limits::{
     Gauge, Held, Keeper, Kind, MemoryQuota, Policy, QuotaError, QuotaStore, RedisConfig, RedisQuota, Refusal,
     Request, Retry, Scope as QuotaScope, Status,
 };
-use motet_protocol::FinishReason;
+use motet_protocol::{FinishReason, openapi::Document};
 use motet_store::{
     DataOwner, KeyId, OrgId, Principal, Role, Scope, Secret, Store, UsageEvent, UsageFinish, UsageId,
     UsageWriter, UsageWriterOptions, UserId,
@@ -81,7 +81,12 @@ impl Door {
 
     /// The routes for accounts.
     pub(crate) fn routes(&self) -> Routes {
-        Routes { open: self.identity.routes().merge(self.external.clone()), ..Routes::default() }
+        let described_by: Vec<fn(&mut Document)> = vec![motet_identity::describe, motet_oidc::describe];
+        Routes {
+            open: self.identity.routes().merge(self.external.clone()),
+            described_by,
+            ..Routes::default()
+        }
     }
 
     /// The one-time token that makes the first account from another machine, while there is none.

@@ -1,13 +1,16 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Document, Operation, object, parameter, reference, replies, requests};
+use super::{
+    Access, Document, IGNORED_HEADER, LIMIT_HEADERS, Operation, REPLY_HEADERS, embeddings, object, parameter,
+    reference, replies, requests,
+};
 
-/// What every route that needs a caller may answer with besides its own.
-const CALLER: &[u16] = &[401, 403, 404, 429, 500, 503];
-/// The same for routes that take a body.
-const BODY: &[u16] = &[400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503];
+/// What routes of models may answer with besides a reply.
+const REPLY: &[u16] = &[400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 504];
+/// The same for embeddings, which nobody gives a time.
+const EMBEDDINGS: &[u16] = &[400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503];
 
-/// Adds the routes of the gateway itself: models, replies, health.
+/// Adds the routes of the gateway itself: models, replies, embeddings, health.
 pub fn inference(document: &mut Document) {
     document.schema("ChatRequest", requests::chat());
     document.schema("CompletionRequest", requests::completion());
@@ -18,34 +21,26 @@ pub fn inference(document: &mut Document) {
     document.schema("Model", replies::model());
     document.schema("Health", replies::health());
     replies_of_models(document);
+    embeddings::describe(document, EMBEDDINGS);
     models(document);
+    health(document);
     service(document);
 }
 
 fn replies_of_models(document: &mut Document) {
     let events =
         json!({"type": "string", "description": "Events with a chunk of the reply each, then `[DONE]`."});
-    let key = || {
-        parameter(
-            "header",
-            "Idempotency-Key",
-            "Sent again with the same body, it gets the answer of the first request.",
-            &json!({"type": "string", "minLength": 1, "maxLength": 255}),
-        )
-    };
-    let reply = |id, summary, body, reply| Operation {
-        id,
-        summary,
-        tag: "Replies",
-        parameters: vec![key()],
-        body: Some(("application/json", reference(body))),
-        answers: vec![(
-            200,
-            "The reply, or its events where `stream` is true.",
-            vec![("application/json", reference(reply)), ("text/event-stream", events.clone())],
-        )],
-        errors: BODY,
-        has_key: true,
+    let reply = |id, summary, body, reply| {
+        let bodies = vec![("application/json", reference(reply)), ("text/event-stream", events.clone())];
+        let operation = Operation {
+            parameters: vec![idempotency_key()],
+            answers: vec![(200, "The reply, or its events where `stream` is true.", bodies)],
+            headers: [LIMIT_HEADERS, REPLY_HEADERS, &[IGNORED_HEADER]].concat(),
+            errors: REPLY,
+            access: Access::Caller,
+            ..Operation::new(id, "Replies", summary)
+        };
+        operation.takes(reference(body))
     };
     let chat = reply("createChatCompletion", "Continue a conversation", "ChatRequest", "ChatReply");
     document.route("post", "/v1/chat/completions", &chat);
@@ -53,72 +48,73 @@ fn replies_of_models(document: &mut Document) {
     document.route("post", "/v1/completions", &text);
 }
 
+/// What makes a request one that may be sent again.
+pub(super) fn idempotency_key() -> Value {
+    let what = "Sent again with the same body, it gets the answer of the first request.";
+    parameter("header", "Idempotency-Key", what, &json!({"type": "string", "minLength": 1, "maxLength": 255}))
+}
+
 fn models(document: &mut Document) {
     let list = object(
         &["object", "data"],
         json!({"object": {"const": "list"}, "data": {"type": "array", "items": reference("Model")}}),
     );
-    let read = |id, summary, parameters, schema| Operation {
-        id,
-        summary,
-        tag: "Models",
-        parameters,
-        body: None,
-        answers: vec![(200, "What is served.", vec![("application/json", schema)])],
-        errors: CALLER,
-        has_key: true,
+    let all = Operation {
+        errors: &[401, 403, 500, 503],
+        access: Access::Caller,
+        ..Operation::new("listModels", "Models", "Models that may be asked for")
     };
-    document.route(
-        "get",
-        "/v1/models",
-        &read("listModels", "Models that may be asked for", Vec::new(), list),
-    );
-    let id = parameter(
+    let what = "What can be used now, the default model first.";
+    document.route("get", "/v1/models", &all.gives(what, list));
+    let name = parameter(
         "path",
         "model",
-        "Its id; slashes may be percent-encoded.",
+        "Its id, an alias, a role or `auto`; slashes may be percent-encoded.",
         &json!({"type": "string", "minLength": 1}),
     );
-    let one = read("getModel", "One model", vec![id], reference("Model"));
-    document.route("get", "/v1/models/{model}", &one);
+    let one = Operation {
+        parameters: vec![name],
+        errors: &[401, 403, 404, 500, 503],
+        access: Access::Caller,
+        ..Operation::new("getModel", "Models", "One model")
+    };
+    document.route("get", "/v1/models/{model}", &one.gives("The model of that name.", reference("Model")));
 }
 
-fn service(document: &mut Document) {
+fn health(document: &mut Document) {
     let health = |id, summary| {
         let bodies = vec![("application/json", reference("Health"))];
         Operation {
-            id,
-            summary,
-            tag: "Service",
-            parameters: Vec::new(),
-            body: None,
             answers: vec![(200, "It is.", bodies.clone()), (503, "It is not; `reason` says why.", bodies)],
-            errors: &[403],
-            has_key: false,
+            errors: &[403, 500],
+            ..Operation::new(id, "Service", summary)
         }
     };
-    document.route(
-        "get",
-        "/healthz",
-        &health("isAlive", "Whether the process works; a restart helps otherwise"),
-    );
+    let alive = health("isAlive", "Whether the process works; a restart helps otherwise");
+    document.route("get", "/healthz", &alive);
     document.route("get", "/readyz", &health("isReady", "Whether requests can be answered now"));
+}
+
+fn service(document: &mut Document) {
+    let text = || json!({"type": "string"});
+    let media = vec![("application/openmetrics-text", text()), ("text/plain", text())];
+    let summary = "Measurements in the text format of Prometheus; for admins, where there are accounts";
     let metrics = Operation {
-        id: "getMetrics",
-        summary: "Measurements in the text format of Prometheus; for admins, where there are accounts",
-        tag: "Service",
-        parameters: Vec::new(),
-        body: None,
-        answers: vec![(
-            200,
-            "The metrics.",
-            vec![
-                ("application/openmetrics-text", json!({"type": "string"})),
-                ("text/plain", json!({"type": "string"})),
-            ],
-        )],
+        answers: vec![(200, "The metrics.", media)],
         errors: &[401, 403, 500, 503],
-        has_key: true,
+        access: Access::Caller,
+        ..Operation::new("getMetrics", "Service", summary)
     };
     document.route("get", "/metrics", &metrics);
+    let own = object(
+        &["openapi", "info", "paths"],
+        json!({
+            "openapi": {"type": "string"},
+            "info": {"type": "object"},
+            "paths": {"type": "object"},
+        }),
+    );
+    let document_of_all =
+        Operation { errors: &[403, 500], ..Operation::new("getOpenApi", "Service", "This document") };
+    document.route("get", "/openapi.json", &document_of_all.gives("The document.", own));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{nullable, object, reference};
+use super::{nullable, object, reference, with};
 
 /// The body of every error.
 pub(super) fn error() -> Value {
@@ -116,24 +116,54 @@ fn envelope(kind: &str, choice: &Value) -> Value {
 
 pub(super) fn model() -> Value {
     object(
-        &["id", "object", "created", "owned_by"],
+        &["id", "object", "created", "owned_by", "max_model_len"],
         json!({
             "id": {"type": "string"},
             "object": {"const": "model"},
             "created": {"type": "integer"},
             "owned_by": {"type": "string"},
-            "max_model_len": {"type": "integer", "description": "Most tokens of prompt and reply."},
+            "max_model_len": {"type": "integer", "minimum": 1, "description": "Most tokens of prompt and reply."},
+            "motet": details(),
+        }),
+    )
+}
+
+/// What only this server tells of a model that generates.
+fn details() -> Value {
+    let names = |what: &str| with(json!({"type": "array", "items": {"type": "string"}}), what);
+    object(
+        &["roles", "aliases", "context_length", "description", "is_default"],
+        json!({
+            "roles": names("What it is for; each is a name for it, too."),
+            "aliases": names("Other names for it."),
+            "context_length": {"type": "integer", "minimum": 1},
+            "description": {"type": "string"},
+            "is_default": {"type": "boolean"},
         }),
     )
 }
 
 pub(super) fn health() -> Value {
+    let count = || json!({"type": "integer", "minimum": 0});
+    let age = "Seconds since the last step began while there is work; 0 when idle.";
+    let progress = object(
+        &["age_seconds", "steps", "running", "waiting", "preempted"],
+        json!({
+            "age_seconds": {"type": "number", "minimum": 0, "description": age},
+            "steps": count(),
+            "running": count(),
+            "waiting": count(),
+            "preempted": count(),
+        }),
+    );
     object(
         &["status", "state", "version"],
         json!({
             "status": {"enum": ["ok", "unavailable"]},
             "state": {"enum": ["loading", "ready", "stalled", "failed"]},
             "reason": {"type": "string"},
+            "model": {"type": "string", "description": "The default one."},
+            "progress": progress,
             "version": {"type": "string"},
         }),
     )

@@ -28,6 +28,8 @@ async fn fields() {
     check(post(), "/api/session", json!({"login": 3, "password": "x"}), "login", kind).await;
     check(post(), "/api/session", json!({"login": "x", "password": ["hunter22"]}), "password", kind).await;
     check(post(), "/api/session", json!({"login": "x", "password": "y", "more": 1}), "more", unknown).await;
+    check(post(), "/api/session", json!({"login": "x", "password": "y", "more": null}), "more", unknown)
+        .await;
     check(post(), "/api/session/password", json!({"new": "hunter22"}), "old", missing).await;
     check(patch(), "/api/me", json!({"display_name": " "}), "display_name", value).await;
     check(patch(), "/api/me", json!({"display_name": "x".repeat(255)}), "display_name", value).await;
@@ -70,6 +72,12 @@ async fn queries() {
         ("/v1/usage?limit=101", "limit"),
         ("/v1/usage?after=x", "after"),
         ("/api/keys?limit=many", "limit"),
+        // Empty is not absent: whoever sends it meant something.
+        ("/api/keys?limit=", "limit"),
+        ("/v1/usage?from=", "from"),
+        ("/v1/usage?to=", "to"),
+        ("/v1/usage?group_by=", "group_by"),
+        ("/v1/usage?format=", "format"),
         ("/api/keys?after=key_none", "after"),
         ("/api/users?after=user_none", "after"),
     ] {
@@ -77,6 +85,7 @@ async fn queries() {
         got.refused(400, "invalid_value");
         assert_eq!(got.json()["error"]["param"], param, "{path}");
     }
+    assert_eq!(ada.get("/api/keys?after=").await.status, 200);
     for path in ["/api/keys/%ff", "/api/devices/%ff"] {
         ada.delete(path).await.refused(404, "not_found");
     }
