@@ -65,8 +65,9 @@ impl Scheduler {
         let prompt = entry.mean_prompt / pace.prompt_tokens * (pace.step - pace.base);
         let by_place = (entry.mean_output * pace.base / places + prompt)
             .max(entry.mean_output * self.mean_step / places);
-        let waiting = (entry.waiting() + entry.returning.len()).max(1) as f64;
-        let seconds = by_place.max(self.prompt_seconds(lane, 0.0, &pace) / waiting);
+        // Those whose prompts are under way are in the sum, too.
+        let counted = (entry.waiting() + entry.returning.len() + entry.prefilling.len()).max(1) as f64;
+        let seconds = by_place.max(self.prompt_seconds(lane, 0.0, &pace) / counted);
         Some(Outlook { wait, pace: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX) })
     }
 
