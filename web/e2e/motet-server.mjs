@@ -18,7 +18,7 @@ export async function startMotet() {
   for (const name of Object.keys(env)) if (name.startsWith("MOTET_")) delete env[name];
   const server = spawn(BINARY, ["serve", "--auth", "on", "--port", "0"], {
     env,
-    stdio: ["ignore", "pipe", "ignore"],
+    stdio: ["ignore", "ignore", "pipe"],
   });
   const ended = new Promise((resolve) => server.once("exit", resolve));
   const close = async () => {
@@ -36,7 +36,7 @@ function address(server) {
     let said = "";
     server.once("error", reject);
     server.once("exit", (code) => reject(new Error(`motet ended with ${code}: ${said}`)));
-    server.stdout.on("data", (data) => {
+    server.stderr.on("data", (data) => {
       said += data;
       const url = /http:\/\/127\.0\.0\.1:\d+/.exec(said)?.[0];
       if (url) resolve(url);
