@@ -11,7 +11,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
-  server: { proxy: { "/v1": server, "/metrics": server } },
+  server: { proxy: { "/v1": server, "/api": server, "/metrics": server } },
   test: {
     include: ["src/**/*.test.{ts,tsx}"],
     environment: "jsdom",

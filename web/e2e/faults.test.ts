@@ -41,7 +41,7 @@ describe("faults", () => {
     { word: "destroy", says: /Interrupted[^]*Retry/, keeps: /^The sky/ },
     { word: "too-long", says: /too long for the model[^]*Start a new chat/, keeps: /^$/ },
     { word: "refused", says: /refused[^]*temperature is out of range[^]*req-mock/, keeps: /^$/ },
-    { word: "busy", says: /busy[^]*in 7 s/, keeps: /^$/ },
+    { word: "busy", says: /busy[^]*wait 7 s[^]*Retry in [1-7] s/, keeps: /^$/ },
   ];
   for (const { word, says, keeps } of failures) {
     it(`tells what happened and offers a retry: ${word}`, async () => {

@@ -108,6 +108,16 @@ describe("reply", () => {
       kind: "busy",
     },
     {
+      name: "a budget that is used up",
+      response: new Response(error("insufficient_quota"), { status: 429 }),
+      kind: "quota",
+    },
+    {
+      name: "a session that ended",
+      response: new Response(error("invalid_api_key"), { status: 401 }),
+      kind: "signed_out",
+    },
+    {
       name: "too long a prompt",
       response: new Response(error("context_length_exceeded"), { status: 400 }),
       kind: "too_long",
@@ -128,7 +138,11 @@ describe("reply", () => {
   it("keeps the retry time and the request id", async () => {
     const headers = { "retry-after": "7", "x-request-id": "req-1" };
     const { failure } = await run(new Response(error("server_is_overloaded"), { status: 503, headers }));
-    expect(failure).toMatchObject({ retryAfterMs: 7000, requestId: "req-1", advice: "Try again in 7 s." });
+    expect(failure).toMatchObject({
+      retryAfterMs: 7000,
+      requestId: "req-1",
+      advice: "It asked to wait 7 s.",
+    });
   });
 
   it("gives up on a silent stream", async () => {
@@ -155,18 +169,42 @@ describe("reply", () => {
   });
 });
 
-describe("model", () => {
-  const cases: { body: string; id: string | null }[] = [
-    { body: '{"object":"list","data":[{"id":"a"},{"id":"b"}]}', id: "a" },
-    { body: '{"object":"list","data":[]}', id: null },
-    { body: "not json", id: null },
-    { body: "null", id: null },
+describe("the server's words about a reply", () => {
+  it("come from headers and comments", async () => {
+    const headers = {
+      "x-motet-model": "lab/caf%C3%A9",
+      "x-motet-model-reason": "role:fast",
+      "x-motet-degraded": "shorten-output;max-tokens=512, queue-with-eta",
+    };
+    const body = `: keep-alive\n\n: motet {"notice":{"queue":{"position":3,"eta_seconds":12}}}\n\n${sse("[DONE]")}`;
+    const { events } = await run(new Response(body, { headers }));
+    expect(events).toEqual([
+      { kind: "served", model: "lab/café", reason: "role:fast" },
+      { kind: "notice", notice: { degraded: ["shorten-output", "queue-with-eta"], maxTokens: 512 } },
+      { kind: "notice", notice: { queue: { position: 3, etaSeconds: 12 } } },
+    ]);
+  });
+});
+
+describe("models", () => {
+  const details = { description: "Code", roles: ["fast"] };
+  const cases: { body: unknown; ids: string[] }[] = [
+    { body: { object: "list", data: [{ id: "a" }] }, ids: ["a"] },
+    {
+      body: { data: [{ id: "a", motet: details }, { id: "b", motet: details }, { id: "embed" }] },
+      ids: ["a", "b"],
+    },
+    { body: { object: "list", data: [] }, ids: [] },
+    { body: { data: [null, { id: 3, motet: {} }] }, ids: [] },
+    { body: "not json", ids: [] },
+    { body: null, ids: [] },
   ];
-  for (const { body, id } of cases) {
-    it(`reads ${body}`, async () => {
-      const asked = createApi(() => Promise.resolve(new Response(body))).model(new AbortController().signal);
-      if (id === null) await expect(asked).rejects.toMatchObject({ failure: { kind: "loading" } });
-      else expect(await asked).toBe(id);
+  for (const { body, ids } of cases) {
+    it(`reads ${JSON.stringify(body)}`, async () => {
+      const text = body === "not json" ? body : JSON.stringify(body);
+      const asked = createApi(() => Promise.resolve(new Response(text))).models(new AbortController().signal);
+      if (ids.length === 0) await expect(asked).rejects.toMatchObject({ failure: { kind: "loading" } });
+      else expect((await asked).map(({ id }) => id)).toEqual(ids);
     });
   }
 });

@@ -8,6 +8,7 @@ import {
   streamFailure,
   UNREACHABLE,
 } from "./failure";
+import { noticeOf, noticeOfHeader, type Notice } from "./notice";
 import { readEvents } from "./sse";
 
 export interface ChatTurn {
@@ -29,11 +30,22 @@ export interface Usage {
 }
 
 export type ReplyEvent =
-  { kind: "text"; text: string } | { kind: "finish"; reason: string } | { kind: "usage"; usage: Usage };
+  | { kind: "text"; text: string }
+  | { kind: "finish"; reason: string }
+  | { kind: "usage"; usage: Usage }
+  | { kind: "served"; model: string; reason: string | null }
+  | { kind: "notice"; notice: Notice };
+
+/** A model that writes replies. */
+export interface Model {
+  id: string;
+  description: string;
+  roles: readonly string[];
+}
 
 export interface Api {
-  /** The id of the model that the server offers first. Throws `ReplyFailure`; kind `loading` while there is none. */
-  model(signal: AbortSignal): Promise<string>;
+  /** The models that can be used, the default one first. Throws `ReplyFailure`; kind `loading` while there is none. */
+  models(signal: AbortSignal): Promise<Model[]>;
   /**
    * The events of one reply. Returns normally only after the server said that it was done; otherwise throws
    * `ReplyFailure`, or the signal's reason after an abort.
@@ -49,12 +61,11 @@ const SILENCE_MS = 60_000;
 
 export function createApi(fetcher: typeof fetch = (...args) => fetch(...args), silenceMs = SILENCE_MS): Api {
   return {
-    async model(signal) {
+    async models(signal) {
       const response = await request(fetcher, "/v1/models", { signal });
-      const body: unknown = await response.json().catch(() => null);
-      const id = firstModel(body);
-      if (id === null) throw new ReplyFailure(LOADING);
-      return id;
+      const models = modelsIn(await response.json().catch(() => null));
+      if (models.length === 0) throw new ReplyFailure(LOADING);
+      return models;
     },
     reply: (chat, signal) => reply(fetcher, chat, signal, silenceMs),
   };
@@ -77,9 +88,11 @@ async function* reply(
     });
     if (response.body === null) throw new ReplyFailure(CUT);
     silence.reset();
-    for await (const data of readEvents(response.body, silence.reset)) {
-      if (data === "[DONE]") return;
-      yield* chunkEvents(data);
+    yield* headerEvents(response.headers);
+    for await (const sent of readEvents(response.body, silence.reset)) {
+      if (sent.kind === "comment") yield* commentEvents(sent.text);
+      else if (sent.data === "[DONE]") return;
+      else yield* chunkEvents(sent.data);
     }
     throw new ReplyFailure(CUT);
   } catch (error) {
@@ -103,6 +116,32 @@ async function request(fetcher: typeof fetch, path: string, init: RequestInit): 
   if (response.ok) return response;
   const text = await response.text().catch(() => "");
   throw new ReplyFailure(failureOf(response.status, response.headers, text));
+}
+
+/** Who answers, and what was given up for the reply. */
+function headerEvents(headers: Headers): ReplyEvent[] {
+  const events: ReplyEvent[] = [];
+  const model = headers.get("x-motet-model");
+  if (model) {
+    events.push({ kind: "served", model: unescaped(model), reason: headers.get("x-motet-model-reason") });
+  }
+  const notice = noticeOfHeader(headers.get("x-motet-degraded"));
+  if (notice) events.push({ kind: "notice", notice });
+  return events;
+}
+
+function commentEvents(text: string): ReplyEvent[] {
+  const notice = noticeOf(text);
+  return notice ? [{ kind: "notice", notice }] : [];
+}
+
+/** A header's text, in which `%` and two digits stand for a byte. */
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** What one chunk of a chat stream says. Throws `ReplyFailure` for an error object or bytes that aren't a chunk. */
@@ -140,10 +179,18 @@ interface WireChunk {
   } | null;
 }
 
-function firstModel(body: unknown): string | null {
-  const list = (body as { data?: { id?: unknown }[] } | null)?.data;
-  const id = Array.isArray(list) ? list[0]?.id : null;
-  return typeof id === "string" ? id : null;
+/** Of several, those without `motet` make embeddings. */
+function modelsIn(body: unknown): Model[] {
+  const list = (body as { data?: WireModel[] } | null)?.data;
+  if (!Array.isArray(list)) return [];
+  return list
+    .filter((it, index) => typeof it?.id === "string" && (index === 0 || it.motet))
+    .map(({ id, motet }) => ({ id, description: motet?.description ?? "", roles: motet?.roles ?? [] }));
+}
+
+interface WireModel {
+  id: string;
+  motet?: { description?: string; roles?: string[] };
 }
 
 function watchdog(ms: number): { signal: AbortSignal; reset: () => void; stop: () => void } {

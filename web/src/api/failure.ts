@@ -3,6 +3,8 @@ export type FailureKind =
   | "unreachable" // no HTTP answer
   | "loading" // the model isn't ready yet
   | "busy" // the server asks to come back later
+  | "quota" // the account's budget is used up; sending it again can't help
+  | "signed_out" // nobody is signed in any more
   | "too_long" // the conversation doesn't fit the model's context
   | "refused" // the request was wrong; sending it again can't help
   | "server" // the server failed
@@ -16,6 +18,8 @@ export interface Failure {
   advice: string;
   /** When the server said it may be tried again, in ms from the answer. */
   retryAfterMs?: number;
+  /** The same in ms since 1970. */
+  retryAt?: number;
   requestId?: string;
 }
 
@@ -59,6 +63,12 @@ export const LOADING: Failure = {
   advice: "This usually takes a few seconds.",
 };
 
+export const SIGNED_OUT: Failure = {
+  kind: "signed_out",
+  title: "You are signed out",
+  advice: "Sign in, then retry. This conversation is kept.",
+};
+
 interface ApiError {
   message: string;
   code: string | null;
@@ -75,8 +85,8 @@ export function apiError(body: unknown): ApiError | null {
   return { message, code };
 }
 
-/** The failure behind a non-2xx answer. `text` is its body, JSON or not. */
-export function failureOf(status: number, headers: Headers, text: string): Failure {
+/** The failure behind a non-2xx answer. `text` is its body, JSON or not; `now` is in ms since 1970. */
+export function failureOf(status: number, headers: Headers, text: string, now = Date.now()): Failure {
   let body: unknown = null;
   try {
     body = JSON.parse(text);
@@ -86,7 +96,8 @@ export function failureOf(status: number, headers: Headers, text: string): Failu
   const error = apiError(body);
   const retryAfterMs = retryAfter(headers);
   const requestId = headers.get("x-request-id") ?? undefined;
-  return { ...classify(status, error, retryAfterMs), retryAfterMs, requestId };
+  const retryAt = retryAfterMs === undefined ? undefined : now + retryAfterMs;
+  return { ...classify(status, error, retryAfterMs), retryAfterMs, retryAt, requestId };
 }
 
 /** The failure behind an error object inside a stream. */
@@ -101,13 +112,21 @@ export function streamFailure(error: ApiError): Failure {
 function classify(status: number, error: ApiError | null, retryAfterMs?: number): Failure {
   const said = error?.message ?? "";
   const code = error?.code ?? "";
-  const when = retryAfterMs === undefined ? "in a moment" : `in ${Math.ceil(retryAfterMs / 1000)} s`;
+  const wait = retryAfterMs === undefined ? "a moment" : `${Math.ceil(retryAfterMs / 1000)} s`;
   if (status === 503 && code === "server_is_overloaded") {
-    return { kind: "busy", title: "The server is busy", advice: `Try again ${when}.` };
+    return { kind: "busy", title: "The server is busy", advice: `It asked to wait ${wait}.` };
   }
   if (status === 503 && code === "model_loading") return LOADING;
+  if (status === 401) return SIGNED_OUT;
+  if (status === 429 && code === "insufficient_quota") {
+    return {
+      kind: "quota",
+      title: "The budget of this month is used up",
+      advice: "Ask who runs this server for more, or wait for the next month.",
+    };
+  }
   if (status === 429) {
-    return { kind: "busy", title: "Too many requests", advice: said || `Try again ${when}.` };
+    return { kind: "busy", title: "Too many requests", advice: `The server asked to wait ${wait}.` };
   }
   if (status === 413 || code === "context_length_exceeded") {
     return {
@@ -131,7 +150,7 @@ function classify(status: number, error: ApiError | null, retryAfterMs?: number)
 }
 
 /** `retry-after-ms` or `retry-after` (seconds) in ms, where it is a sane number. */
-function retryAfter(headers: Headers): number | undefined {
+export function retryAfter(headers: Headers): number | undefined {
   const ms = Number.parseFloat(headers.get("retry-after-ms") ?? "");
   if (Number.isFinite(ms) && ms >= 0) return ms;
   const seconds = Number.parseFloat(headers.get("retry-after") ?? "");

@@ -14,14 +14,16 @@ function streamOf(chunks: Uint8Array[]): ReadableStream<Uint8Array> {
 
 async function collect(chunks: Uint8Array[]): Promise<string[]> {
   const events: string[] = [];
-  for await (const data of readEvents(streamOf(chunks))) events.push(data);
+  for await (const sent of readEvents(streamOf(chunks))) {
+    events.push(sent.kind === "data" ? sent.data : `:${sent.text}`);
+  }
   return events;
 }
 
 const CASES: { name: string; bytes: string; events: string[] }[] = [
   { name: "data-only events", bytes: "data: a\n\ndata: b\n\n", events: ["a", "b"] },
   { name: "CRLF line ends", bytes: "data: a\r\n\r\ndata: b\r\n\r\n", events: ["a", "b"] },
-  { name: "comments", bytes: ": ping\n\ndata: a\n\n: ping\n\n", events: ["a"] },
+  { name: "comments", bytes: ": ping\n\ndata: a\n\n: ping\n\n", events: [":ping", "a", ":ping"] },
   { name: "no space after the colon", bytes: "data:a\n\n", events: ["a"] },
   { name: "several data lines", bytes: "data: a\ndata: b\n\n", events: ["a\nb"] },
   { name: "other fields", bytes: "id: 7\nevent: x\nretry: 10\ndata: a\n\n", events: ["a"] },
@@ -51,8 +53,8 @@ describe("readEvents", () => {
         isCancelled = true;
       },
     });
-    for await (const data of readEvents(body)) {
-      expect(data).toBe("a");
+    for await (const sent of readEvents(body)) {
+      expect(sent).toEqual({ kind: "data", data: "a" });
       break;
     }
     expect(isCancelled).toBe(true);

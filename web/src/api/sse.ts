@@ -3,22 +3,26 @@ import { createParser } from "eventsource-parser";
 /** Longest event held while its end is awaited, in UTF-16 units. A chat chunk is far below 1 MiB; more is a broken peer. */
 const MAX_EVENT = 4 * 1024 * 1024;
 
+/** The `data` of an event, or a comment line without its colon. */
+export type Sent = { kind: "data"; data: string } | { kind: "comment"; text: string };
+
 /**
- * The `data` of each server-sent event in `body`, in order.
+ * The server-sent events and comments in `body`, in order.
  *
- * Chunks may end anywhere, inside a character too. Comment lines are skipped. An event whose closing blank line
+ * Chunks may end anywhere, inside a character too. An event whose closing blank line
  * never came is dropped, as the standard asks: what ends early must not look complete.
  * `onBytes` is called for every chunk, comments included, so that a caller can tell a quiet stream from a dead one.
  */
 export async function* readEvents(
   body: ReadableStream<Uint8Array>,
   onBytes: () => void = () => {},
-): AsyncGenerator<string, void, undefined> {
-  const ready: string[] = [];
+): AsyncGenerator<Sent, void, undefined> {
+  const ready: Sent[] = [];
   let broken: Error | null = null;
   const parser = createParser({
     maxBufferSize: MAX_EVENT,
-    onEvent: (event) => ready.push(event.data),
+    onEvent: (event) => ready.push({ kind: "data", data: event.data }),
+    onComment: (text) => ready.push({ kind: "comment", text }),
     onError: (error) => {
       if (error.type === "max-buffer-size-exceeded") broken = error;
     },

@@ -1,7 +1,40 @@
 import { describe, expect, it } from "vitest";
+import type { Model } from "../api/client";
 import { LOADING, ReplyFailure, UNREACHABLE } from "../api/failure";
 import { delayMs, MAX_ATTEMPTS } from "./backoff";
-import { createModelStore, expectations, parametersIn, watchModel, type ModelState } from "./model";
+import {
+  createModelStore,
+  createPickStore,
+  effective,
+  expectations,
+  parametersIn,
+  watchModel,
+  type ModelState,
+} from "./model";
+
+const named = (id: string): Model => ({ id, description: "", roles: [] });
+
+describe("effective", () => {
+  const cases: { picked: string | null; models: string[]; asks: string }[] = [
+    { picked: null, models: ["a", "b"], asks: "a" },
+    { picked: "b", models: ["a", "b"], asks: "b" },
+    { picked: "auto", models: ["a", "b"], asks: "auto" },
+    { picked: "gone", models: ["a", "b"], asks: "a" },
+    { picked: "auto", models: ["a"], asks: "a" },
+  ];
+  for (const { picked, models, asks } of cases) {
+    it(`${picked} of ${models.join(", ")} → ${asks}`, () => {
+      expect(effective(picked, { id: models[0] ?? "", models: models.map(named) })).toBe(asks);
+    });
+  }
+});
+
+describe("createPickStore", () => {
+  it("remembers the pick", () => {
+    createPickStore(localStorage).dispatch("b");
+    expect(createPickStore(localStorage).get()).toBe("b");
+  });
+});
 
 describe("parametersIn", () => {
   const cases: [string, number | null][] = [
@@ -55,13 +88,13 @@ describe("watchModel", () => {
     const store = createModelStore();
     const seen: ModelState["kind"][] = [];
     store.subscribe(() => seen.push(store.get().kind));
-    const model = () => {
+    const models = () => {
       const answer = answers.shift() ?? "";
-      return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+      return answer instanceof Error ? Promise.reject(answer) : Promise.resolve([named(answer)]);
     };
     await watchModel(
       {
-        model,
+        models,
         reply: () => {
           throw new Error("unused");
         },

@@ -1,11 +1,18 @@
-import type { Api } from "../api/client";
+import type { Api, Model } from "../api/client";
 import { ReplyFailure } from "../api/failure";
 import { createStore, type Store } from "../state/store";
 import { delayMs, MAX_ATTEMPTS, sleep } from "./backoff";
+import type { ChatApi } from "./session";
+
+/** The name that leaves the choice of a model to the server. */
+export const AUTO = "auto";
 
 /** What the header says about the model. */
 export type ModelState =
-  { kind: "asking" } | { kind: "loading" } | { kind: "ready"; id: string } | { kind: "unknown"; why: string };
+  | { kind: "asking" }
+  | { kind: "loading" }
+  | { kind: "ready"; id: string; models: readonly Model[] }
+  | { kind: "unknown"; why: string };
 
 export type ModelStore = Store<ModelState, ModelState>;
 
@@ -17,7 +24,7 @@ export function createModelStore(): ModelStore {
 export async function watchModel(api: Api, store: ModelStore, signal: AbortSignal): Promise<void> {
   for (let attempt = 1; attempt <= MAX_ATTEMPTS && !signal.aborted; attempt += 1) {
     try {
-      store.dispatch({ kind: "ready", id: await api.model(signal) });
+      store.dispatch(ready(await api.models(signal)));
       return;
     } catch (error) {
       if (signal.aborted) return;
@@ -28,16 +35,55 @@ export async function watchModel(api: Api, store: ModelStore, signal: AbortSigna
   }
 }
 
-/** An `Api` that tells `store` about every model id it learns, so that the header follows the sends. */
-export function tellModel(api: Api, store: ModelStore): Api {
+/**
+ * What chats ask: the model that was picked, while the server has it, else its default. `store` is told about every
+ * list that is learnt, so that the header follows the sends.
+ */
+export function pickModel(api: Api, store: ModelStore, picked: () => string | null): ChatApi {
   return {
-    ...api,
+    reply: api.reply.bind(api),
     async model(signal) {
-      const id = await api.model(signal);
-      store.dispatch({ kind: "ready", id });
-      return id;
+      const state = ready(await api.models(signal));
+      store.dispatch(state);
+      return effective(picked(), state);
     },
   };
+}
+
+/** The model that a send asks for now. */
+export function effective(
+  picked: string | null,
+  { id, models }: { id: string; models: readonly Model[] },
+): string {
+  if (picked === null || models.length < 2) return id;
+  return picked === AUTO || models.some((model) => model.id === picked) ? picked : id;
+}
+
+function ready(models: readonly Model[]): ModelState & { kind: "ready" } {
+  return { kind: "ready", id: models[0]?.id ?? "", models };
+}
+
+const PICKED = "motet.model";
+
+export type PickStore = Store<string | null, string | null>;
+
+/** The picked model, kept in `storage`; null is the server's default. */
+export function createPickStore(storage: Storage): PickStore {
+  let kept: string | null = null;
+  try {
+    kept = storage.getItem(PICKED);
+  } catch {
+    // Blocked storage remembers nothing.
+  }
+  const store = createStore<string | null, string | null>((_, next) => next, kept);
+  store.subscribe(() => {
+    try {
+      storage.setItem(PICKED, store.get() ?? "");
+    } catch {
+      // Not remembered, but used.
+    }
+  });
+  return store;
 }
 
 function notReady(error: unknown): ModelState {

@@ -1,16 +1,16 @@
 import { describe, expect, it, vi } from "vitest";
-import type { Api, ChatRequest, ReplyEvent } from "../api/client";
+import type { ChatRequest, ReplyEvent } from "../api/client";
 import { CUT, LOADING, ReplyFailure } from "../api/failure";
 import { activeReply, EMPTY, reduce, type Reply } from "../state/conversation";
 import { createStore } from "../state/store";
-import { ChatSession } from "./session";
+import { ChatSession, type ChatApi } from "./session";
 
 type Step = string | ReplyEvent | Error | "pause";
 
 /** A session over an api that plays `plays`, one list of steps per request; `pause` waits for an abort. */
 function start(plays: Step[][], modelErrors: Error[] = []) {
   const requests: ChatRequest[] = [];
-  const api: Api = {
+  const api: ChatApi = {
     model: () => {
       const error = modelErrors.shift();
       return error ? Promise.reject(error) : Promise.resolve("m");
@@ -71,6 +71,25 @@ describe("ChatSession", () => {
       timing: { firstMs: 100, writeMs: 100 },
     });
     expect(requests).toEqual([{ model: "m", messages: [{ role: "user", content: "hi" }] }]);
+  });
+
+  it("notes who answers and what the server says about it", async () => {
+    const { session, last, ended } = start([
+      [
+        { kind: "served", model: "small", reason: "auto:easy" },
+        { kind: "notice", notice: { degraded: ["shorten-output"], maxTokens: 9 } },
+        { kind: "notice", notice: { queue: { position: 2, etaSeconds: 4 } } },
+        "x",
+        FINISH,
+      ],
+    ]);
+    session.send("hi");
+    await ended();
+    expect(last()).toMatchObject({
+      model: "small",
+      reason: "auto:easy",
+      notice: { degraded: ["shorten-output"], maxTokens: 9, queue: { position: 2, etaSeconds: 4 } },
+    });
   });
 
   it("hands text on once per frame", async () => {

@@ -5,8 +5,14 @@ import type { Store } from "../state/store";
 import { delayMs, MAX_ATTEMPTS, sleep } from "./backoff";
 import { FrameBuffer, type Schedule } from "./frames";
 
+/** What a reply needs of the server. */
+export interface ChatApi extends Pick<Api, "reply"> {
+  /** The name of the model to ask. Throws `ReplyFailure`. */
+  model(signal: AbortSignal): Promise<string>;
+}
+
 export interface SessionDeps {
-  api: Api;
+  api: ChatApi;
   store: Store<Conversation, Action>;
   schedule: Schedule;
   /** Monotonic milliseconds. */
@@ -113,7 +119,9 @@ export class ChatSession {
         draft.text();
         buffer.push(event.text);
       } else if (event.kind === "finish") draft.finish = event.reason;
-      else draft.usage = event.usage;
+      else if (event.kind === "usage") draft.usage = event.usage;
+      else if (event.kind === "notice") store.dispatch({ type: "noticed", replyId, notice: event.notice });
+      else store.dispatch({ type: "served", replyId, model: event.model, reason: event.reason });
     }
   }
 }

@@ -1,5 +1,6 @@
 import type { ChatTurn, Usage } from "../api/client";
 import { LEFT, type Failure } from "../api/failure";
+import type { Notice } from "../api/notice";
 
 /** What the user wrote. */
 export interface Question {
@@ -27,6 +28,10 @@ export interface Reply {
   hold: { why: Failure; attempt: number } | null;
   usage: Usage | null;
   timing: Timing | null;
+  /** Why this model answers: `exact`, `alias:…`, `role:…`, `auto:…` or `degraded:…`. */
+  reason?: string | null;
+  /** What the server says about the reply; later notices add to earlier ones. */
+  notice?: Notice;
 }
 
 export interface Timing {
@@ -51,6 +56,8 @@ export type Action =
   | { type: "edited"; id: string; newId: string; text: string; replyId: string }
   | { type: "held"; replyId: string; why: Failure; attempt: number }
   | { type: "opened"; replyId: string; model: string }
+  | { type: "served"; replyId: string; model: string; reason: string | null }
+  | { type: "noticed"; replyId: string; notice: Notice }
   | { type: "grew"; replyId: string; text: string }
   | { type: "ended"; replyId: string; end: End }
   | { type: "cleared" };
@@ -79,6 +86,10 @@ export function reduce(state: Conversation, action: Action): Conversation {
       return update(state, action.replyId, () => ({ hold: { why: action.why, attempt: action.attempt } }));
     case "opened":
       return update(state, action.replyId, () => ({ model: action.model, hold: null }));
+    case "served":
+      return update(state, action.replyId, () => ({ model: action.model, reason: action.reason }));
+    case "noticed":
+      return update(state, action.replyId, ({ notice }) => ({ notice: { ...notice, ...action.notice } }));
     case "grew":
       return update(state, action.replyId, (reply) => ({
         text: reply.text + action.text,

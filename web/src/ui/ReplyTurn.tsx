@@ -6,6 +6,8 @@ import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
 import { ReplyDetails } from "./ReplyDetails";
 import { useSession } from "./context";
+import { duration, noticeText } from "./facts";
+import { useCountdown } from "./useCountdown";
 
 interface Props {
   reply: Reply;
@@ -15,11 +17,13 @@ interface Props {
 
 export const ReplyTurn = memo(function ReplyTurn({ reply, canRedo }: Props) {
   const isWriting = isActive(reply);
+  const notice = noticeText(reply);
   return (
     <article className="turn reply" data-status={reply.status} aria-busy={isWriting}>
       <h2 className="sr-only">Motet</h2>
       {reply.text !== "" && <Markdown text={reply.text} isOpen={isWriting} />}
       {reply.status === "waiting" && <Waiting reply={reply} />}
+      {notice !== null && <p className="note">{notice}</p>}
       <Outcome reply={reply} canRedo={canRedo} />
       {!isWriting && <Actions reply={reply} canRedo={canRedo} />}
     </article>
@@ -71,12 +75,20 @@ function Problem({ reply, failure, canRetry }: { reply: Reply; failure: Failure;
         <p>{failure.advice}</p>
         {failure.requestId && <p className="muted small">Request {failure.requestId}</p>}
       </div>
-      {canRetry && (
-        <button type="button" className="plain" onClick={() => session.again(reply.id)}>
-          Retry
-        </button>
+      {canRetry && failure.kind !== "quota" && (
+        <RetryButton retryAt={failure.retryAt ?? null} onRetry={() => session.again(reply.id)} />
       )}
     </div>
+  );
+}
+
+/** Waits until the time that the server named: who comes earlier is refused again, and loses the room kept for it. */
+function RetryButton({ retryAt, onRetry }: { retryAt: number | null; onRetry: () => void }) {
+  const left = useCountdown(retryAt);
+  return (
+    <button type="button" className="plain" disabled={left > 0} onClick={onRetry}>
+      {left > 0 ? `Retry in ${duration(left)}` : "Retry"}
+    </button>
   );
 }
 

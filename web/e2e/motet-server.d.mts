@@ -1,0 +1,6 @@
+export interface Motet {
+    url: string;
+    close(): Promise<void>;
+}
+export const isBuilt: boolean;
+export function startMotet(): Promise<Motet>;
