@@ -41,7 +41,7 @@ describe("faults", () => {
     { word: "destroy", says: /Interrupted[^]*Retry/, keeps: /^The sky/ },
     { word: "too-long", says: /too long for the model[^]*Start a new chat/, keeps: /^$/ },
     { word: "refused", says: /refused[^]*temperature is out of range[^]*req-mock/, keeps: /^$/ },
-    { word: "busy", says: /busy[^]*wait 7 s[^]*Retry in [1-7] s/, keeps: /^$/ },
+    { word: "busy", says: /busy[^]*wait 7 s[^]*Retry/, keeps: /^$/ },
   ];
   for (const { word, says, keeps } of failures) {
     it(`tells what happened and offers a retry: ${word}`, async () => {
@@ -57,6 +57,63 @@ describe("faults", () => {
       expect(await chat.replies.count()).toBe(1);
     });
   }
+
+  it("counts down to the time of the next try", async () => {
+    chat = await ChatPage.open(browser, mock.url);
+    await chat.ask("Why? mock:limit");
+    await chat.ended();
+    const retry = problem().getByRole("button", { name: /^Retry in \d+ s$/ });
+    const before = await retry.innerText();
+    expect(await retry.isDisabled()).toBe(true);
+    await vi.waitFor(async () => expect(await retry.innerText()).not.toBe(before), { timeout: 10_000 });
+  });
+
+  it("offers no retry where the budget is used up", async () => {
+    chat = await ChatPage.open(browser, mock.url);
+    await chat.ask("Why? mock:quota");
+    await chat.ended();
+    expect(await problem().innerText()).toMatch(/budget of this month is used up/);
+    expect(await problem().getByRole("button").count()).toBe(0);
+  });
+
+  it("tells the place in line, what was given up, and who answered", async () => {
+    chat = await ChatPage.open(browser, mock.url);
+    await chat.ask("Why? mock:line");
+    await chat.lastReply.getByText("Number 3 in line, about 12 s to the first word.").waitFor();
+    mock.state.isNext = true;
+    expect((await chat.ended()).status).toBe("done");
+    const note = await chat.lastReply.locator(".note").innerText();
+    expect(note).toMatch(/^The server is busy: this reply is at most 512 tokens long\./);
+    expect(note).toMatch(/lab\/small answers/);
+    await chat.lastReply.locator("summary").click();
+    expect(await chat.lastReply.locator("dl").innerText()).toMatch(/lab\/small/);
+    expect(await chat.axe()).toEqual([]);
+  });
+
+  it("asks the model that was picked, also after a reload", async () => {
+    await mock.close();
+    mock = await startMock({ hasChoice: true });
+    chat = await ChatPage.open(browser, mock.url);
+    const picker = chat.page.getByLabel("Model", { exact: true });
+    expect(await picker.locator("option").allInnerTexts()).toEqual([
+      "Automatic",
+      "SmolLM2-135M-Instruct",
+      "lab/big (Code and mathematics; reasoning)",
+    ]);
+    const asked = async () => {
+      await chat.ask("Why?");
+      await chat.ended();
+      return mock.state.requests.at(-1)?.model;
+    };
+    expect(await asked()).toBe("SmolLM2-135M-Instruct");
+    await picker.selectOption("lab/big");
+    expect(await asked()).toBe("lab/big");
+    await picker.selectOption("auto");
+    await chat.page.reload();
+    await chat.box.waitFor();
+    expect(await asked()).toBe("auto");
+    expect(await chat.axe()).toEqual([]);
+  });
 
   it("says that the server is gone, and goes on when it's back", async () => {
     chat = await ChatPage.open(browser, mock.url);

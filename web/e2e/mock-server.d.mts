@@ -3,8 +3,9 @@ export interface Mock {
     state: {
         running: number;
         loading: number;
-        requests: { messages: { role: string; content: string }[] }[];
+        isNext: boolean;
+        requests: { model: string; messages: { role: string; content: string }[] }[];
     };
     close(): Promise<void>;
 }
-export function startMock(options?: { port?: number; loading?: number }): Promise<Mock>;
+export function startMock(options?: { port?: number; loading?: number; hasChoice?: boolean }): Promise<Mock>;

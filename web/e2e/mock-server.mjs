@@ -16,10 +16,14 @@ const TYPES = {
   ".svg": "image/svg+xml",
 };
 const MODEL = "SmolLM2-135M-Instruct";
+const OTHER = { id: "lab/big", motet: { roles: ["reasoning"], description: "Code and mathematics" } };
 
-/** Starts on `port` (0: any free one). `loading` is how many API requests are answered with 503 first. */
-export async function startMock({ port = 0, loading = 0 } = {}) {
-  const state = { running: 0, requests: [], loading };
+/**
+ * Starts on `port` (0: any free one). `loading` is how many API requests are answered with 503 first, `hasChoice`
+ * whether there is a second model. Who waits in line (`mock:line`) goes on when `state.isNext` is set.
+ */
+export async function startMock({ port = 0, loading = 0, hasChoice = false } = {}) {
+  const state = { running: 0, requests: [], loading, hasChoice, isNext: false };
   const server = createServer((request, response) => {
     route(state, request, response).catch(() => response.destroy());
   });
@@ -43,7 +47,10 @@ async function route(state, request, response) {
     return error(response, 503, "model_loading", "The model is loading.");
   }
   if (path === "/v1/models") {
-    const data = [{ id: MODEL, object: "model", created: 0, owned_by: "motet" }];
+    const models = state.hasChoice
+      ? [{ id: MODEL, motet: { roles: [], description: "" } }, OTHER]
+      : [{ id: MODEL }];
+    const data = models.map((model) => ({ object: "model", created: 0, owned_by: "motet", ...model }));
     return json(response, 200, { object: "list", data });
   }
   if (path === "/v1/chat/completions") return chat(state, request, response);
@@ -63,17 +70,31 @@ async function chat(state, request, response) {
     return error(response, 400, "invalid_value", "temperature is out of range.");
   if (asked.includes("mock:busy"))
     return error(response, 503, "server_is_overloaded", "Busy.", { "retry-after": "7" });
+  if (asked.includes("mock:limit"))
+    return error(response, 429, "rate_limit_exceeded", "Over a limit.", { "retry-after-ms": "60000" });
+  if (asked.includes("mock:quota"))
+    return error(response, 429, "insufficient_quota", "No budget.", { "x-should-retry": "false" });
   state.running += 1;
   try {
-    await stream(response, asked);
+    await stream(state, response, asked);
   } finally {
     state.running -= 1;
   }
 }
 
-async function stream(response, asked) {
-  response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform" });
+async function stream(state, response, asked) {
+  const headers = { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform" };
+  if (asked.includes("mock:line")) {
+    headers["x-motet-model"] = "lab%2Fsmall";
+    headers["x-motet-model-reason"] = "degraded:overload, instead of lab/big";
+    headers["x-motet-degraded"] = "shorten-output;max-tokens=512, queue-with-eta";
+  }
+  response.writeHead(200, headers);
   response.write(": keep-alive\n\n");
+  if (asked.includes("mock:line")) {
+    response.write(': motet {"notice":{"queue":{"position":3,"eta_seconds":12}}}\n\n');
+    while (!state.isNext && !response.destroyed) await sleep(20);
+  }
   const write = (chunk) => response.write(`data: ${JSON.stringify(chunk)}\n\n`);
   const delta = (fields, finish_reason = null) =>
     write(envelope([{ index: 0, delta: fields, logprobs: null, finish_reason }], null));
