@@ -1,6 +1,6 @@
 """Keys and limits, as the `openai` package meets them.
 
-    MOTET_ACCOUNTS_URL=… MOTET_KEYS="roomy=mk-… tight=mk-… broke=mk-…" pytest tests/clients/python
+    MOTET_ACCOUNTS_URL=… MOTET_KEYS="roomy=mk-… tight=mk-… pair=mk-… broke=mk-…" pytest tests/clients/python
 
 The server has the tiers of `tests/clients/accounts.toml`.
 """
@@ -74,9 +74,9 @@ def test_who_waits_as_told_gets_through(request_body):
 
 def test_no_more_at_once_than_the_account_may(request_body):
     async def together():
-        tight = client("tight", kind=openai.AsyncOpenAI)
+        pair = client("pair", kind=openai.AsyncOpenAI)
         body = {**request_body, "max_tokens": 48, "extra_body": {"ignore_eos": True}}
-        calls = [tight.chat.completions.create(**body) for _ in range(6)]
+        calls = [pair.chat.completions.create(**body) for _ in range(6)]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     replies = asyncio.run(together())

@@ -55,7 +55,7 @@ impl Server {
             command
         };
         let mut keys = Vec::new();
-        for tier in ["roomy", "tight", "broke"] {
+        for tier in ["roomy", "tight", "pair", "broke"] {
             sh::run(motet().args(["users", "create", tier, "--tier", tier]))?;
             let key = sh::capture(motet().args(["keys", "create", "--user", tier]))?;
             keys.push(format!("{tier}={}", key.trim()));
